@@ -75,7 +75,7 @@ pub fn records(bytes: &[u8]) {
     }
     match TickRecord::parse(value) {
         Ok(record) => {
-            let written = record.clone().into_record(WallTime::from_micros(5), FencingToken::new(7), false);
+            let written = record.clone().into_record(WallTime::from_micros(5), FencingToken::new(7));
             assert_eq!(TickRecord::parse(&written.value), Ok(record));
         }
         Err(error) => fit_to_print(&error.to_string()),

@@ -117,6 +117,8 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
 /// Returns the most items of one call. A page of a ledger is as much work as hundreds of locks.
 fn items_a_call(request: &Request) -> usize {
     match script_of(request) {
+        // One record.
+        Script::Read if matches!(request, Request::Read { key: Some(_), .. }) => ITEMS_A_CALL,
         Script::Seal | Script::Read | Script::Prune => PAGES_A_CALL,
         _ => ITEMS_A_CALL,
     }
@@ -326,8 +328,9 @@ fn args_of(command: &mut RespCommand, request: &Request) {
         Request::Keep { life, .. } => {
             command.arg(millis(*life));
         }
-        Request::Read { after, .. } => {
-            command.arg(cursor(after.as_ref()));
+        Request::Read { after, key, .. } => {
+            let key = key.as_ref().map(|key| format!("={key}")).unwrap_or_default();
+            command.arg(cursor(after.as_ref())).arg(key);
         }
         Request::Mark { expect, marker } => {
             command.arg(u8::from(expect.is_some())).arg(expect.as_deref().unwrap_or_default());

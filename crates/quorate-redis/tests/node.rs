@@ -307,7 +307,7 @@ async fn a_key_of_another_type_fails_only_its_own_request() {
     server.command(&["SET", "ledger/text", "x"]);
     server.command(&["HSET", "ledger/odd", "t", "-1"]);
     server.command(&["HSET", "ledger/stray", "stray", "1"]);
-    let read = |group: &str| Request::Read { ledger: group.into(), after: None };
+    let read = |group: &str| Request::Read { ledger: group.into(), after: None, key: None };
     let seal = |group: &str| Request::Seal {
         ledger: group.into(),
         term: quorate::node::FencingToken::new(1),
@@ -408,8 +408,13 @@ async fn a_number_out_of_bounds_fails_only_its_own_request() {
     server.command(&["SET", "long", "theirs", "PX", "4000000000000000"]);
     let claims = (1..10).map(|id| quorate::node::Resource::claim("s", &id.to_string()).unwrap());
     let claims = claims.collect::<Vec<_>>();
+<<<<<<< integ
     let read = |group: &str| Request::Read { ledger: group.into(), after: None };
     let mut requests = vec![
+=======
+    let read = |group: &str| Request::Read { ledger: group.into(), after: None, key: None };
+    let mut asked = vec![
+>>>>>>> xtip-sched
         acquire("long", 1),
         Request::Inspect { resource: lock("long") },
         acquire("counter", 1),

@@ -62,8 +62,13 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
     outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
+<<<<<<< integ
 /// A command for which it is not known that everything that it started has ended. Dropping it, as a daemon that resigns
 /// does, keeps the lease of the term from being released early.
+=======
+/// A command of which it is not known that everything it started has ended. Dropped, by a daemon that resigns say, it
+/// keeps the lease of the term, or the claim of the run, from being released early.
+>>>>>>> xtip-sched
 struct Unconfirmed<'a>(&'a Tick);
 
 impl Unconfirmed<'_> {
@@ -74,9 +79,7 @@ impl Unconfirmed<'_> {
 
 impl Drop for Unconfirmed<'_> {
     fn drop(&mut self) {
-        if let Some(term) = self.0.term() {
-            term.end_without_release();
-        }
+        self.0.end_without_release();
     }
 }
 

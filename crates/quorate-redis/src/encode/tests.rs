@@ -132,7 +132,7 @@ fn all_requests() -> Vec<Request> {
         Request::Seal { ledger: "g".into(), term: token, after: None },
         Request::Write { ledger: "g".into(), term: token, key: "k".into(), seen: None, record },
         Request::Prune { ledger: "g".into(), term: token, below: 1, after: None },
-        Request::Read { ledger: "g".into(), after: None },
+        Request::Read { ledger: "g".into(), after: None, key: None },
         Request::Keep { ledger: "g".into(), life: ttl },
         Request::Mark { expect: None, marker: "m".into() },
     ]);

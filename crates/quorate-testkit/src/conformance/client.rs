@@ -88,7 +88,7 @@ impl<N: Node> TestClient<N> {
 
     /// Reads a page of the ledger.
     pub(super) async fn page(&mut self, group: &str, after: Option<Cursor>) -> LedgerPage {
-        match self.ask(Request::Read { ledger: group.into(), after }).await {
+        match self.ask(Request::Read { ledger: group.into(), after, key: None }).await {
             Reply::Ledger(page) => page,
             other => unexpected(&other),
         }

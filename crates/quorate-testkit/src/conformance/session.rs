@@ -16,7 +16,7 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
         raise(&here, &owner(2), propose + 7),
         seal("g", 1),
         write("g", 1, "k", None, &one),
-        Request::Read { ledger: "g".into(), after: None },
+        Request::Read { ledger: "g".into(), after: None, key: None },
         release(&there, &owner(1)),
         release(&there, &owner(1)),
         Request::Inspect { resource: there.clone() },

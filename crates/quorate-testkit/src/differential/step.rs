@@ -236,6 +236,7 @@ pub enum Ask {
     },
     Read {
         ledger: u8,
+        key: Option<u8>,
     },
     Mark {
         expect: Option<Stamp>,

@@ -355,6 +355,7 @@ impl Core {
             self.queue.make_contiguous().sort_by_key(|pending| !pending.is_release());
         }
         let objection = self.node_trust.objection(now);
+        let last = self.offset.map(|offset| offset.node_time_at_least(now + self.policy.config.node_timeout));
         let mut requests = Vec::new();
         let mut sent = Vec::new();
         while requests.len() < BATCH_MAX
@@ -373,7 +374,17 @@ impl Core {
                     let why = why.clone();
                     self.answer(pending.reply, None, Answer::Untrusted(why));
                 }
+<<<<<<< integ
                 (Some(request), _) => {
+=======
+                // The node checks the batch's time only, which is later than this request's.
+                (Operation::Ask(_), _)
+                    if pending.not_after.is_some_and(|end| last.is_none_or(|last| last > end)) =>
+                {
+                    self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Stale)));
+                }
+                (Operation::Ask(request), _) => {
+>>>>>>> xtip-sched
                     requests.push(request.clone());
                     sent.push(Some(pending));
                 }

@@ -58,6 +58,7 @@ impl Harness {
         self.core.enqueue(DriverMessage::Request(PendingRequest {
             request: Some(request),
             deadline: at(deadline),
+            not_after: None,
             reply,
         }));
     }
@@ -250,6 +251,7 @@ fn a_trusted_node_s_marker_ends_the_quarantine() {
     harness.core.enqueue(DriverMessage::Request(PendingRequest {
         request: None,
         deadline: at(200),
+        not_after: None,
         reply: Some(reply_to),
     }));
     let (in_flight, batch) = sent(harness.core.step(at(12))).remove(0);
@@ -425,6 +427,7 @@ fn an_operator_ends_the_quarantine_after_a_clock_step() {
     harness.core.enqueue(DriverMessage::Request(PendingRequest {
         request: None,
         deadline: at(2_000),
+        not_after: None,
         reply: Some(reply_to),
     }));
     let (in_flight, _) = sent(harness.core.step(at(1_002))).remove(0);

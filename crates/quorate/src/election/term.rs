@@ -1,6 +1,6 @@
 use crate::{
     config::QuorumConfig,
-    env::{BootTime, Env, ScopedTask},
+    env::{BootTime, Env, ScopedTask, WallTime},
     lease::{Lease, LeaseLost, StepDownCause, TransferError},
     node::FencingToken,
     quorum::Quorum,
@@ -41,6 +41,8 @@ pub struct Term(Arc<Inner>);
 struct Inner {
     quorum: Quorum,
     lease: Lease,
+    /// The quorum's clock when the acquire was sent by which the leader was elected.
+    began: WallTime,
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
@@ -59,9 +61,11 @@ struct Inner {
 impl Term {
     pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease) -> Self {
         let step_down = lease.step_down_token().child_token();
+        let began = quorum.wall() - lease.acquired_at().until(quorum.env().now());
         Self(Arc::new(Inner {
             quorum,
             lease,
+            began,
             step_down,
             group,
             tasks: TaskTracker::new(),
@@ -86,7 +90,16 @@ impl Term {
         self.0.lease.token()
     }
 
+<<<<<<< integ
     /// Returns the group that is led.
+=======
+    /// Returns the quorum's clock when the acquire was sent by which the leader was elected.
+    pub(crate) fn began(&self) -> WallTime {
+        self.0.began
+    }
+
+    /// The group that is led.
+>>>>>>> xtip-sched
     pub fn group(&self) -> &Arc<str> {
         &self.0.group
     }

@@ -9,7 +9,11 @@ use crate::{
         mode::Mode,
         params::LeaseParams,
     },
+<<<<<<< integ
     node::{FencingToken, Owner, Reply, Request, Resource},
+=======
+    node::{Begun, Cause, FencingToken, NodeTime, Owner, Reply, Request, Resource},
+>>>>>>> xtip-sched
     sabotage::Sabotage,
     vote::{
         Answer, NodeOutcome, ReplyTo, RoundData, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel,
@@ -17,11 +21,38 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
+<<<<<<< integ
 /// The result of an attempt, with the votes of its round.
 #[derive(Debug)]
 pub(crate) enum AttemptResult<D = ()> {
     Held(Lease, Tally<D>),
     Lost(Tally<D>),
+=======
+/// How a lease is to be held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LeaseParams {
+    pub(crate) ttl: Duration,
+    /// How long before the end of validity the work is told to stop.
+    pub(crate) grace: Duration,
+    /// Less validity than this at the verdict is a loss.
+    pub(crate) min_validity: Duration,
+    /// How long the fencing counter lives after its last use.
+    pub(crate) keep: Duration,
+    /// The time on a node's clock after which the node must not grant it; `None` for no such time.
+    pub(crate) not_after: Option<NodeTime>,
+    /// Whether the keeper extends it.
+    pub(crate) extended: bool,
+    /// Who else may hold it.
+    pub(crate) mode: Mode,
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) enum AttemptResult {
+    /// With what the granting nodes had counted before, on a claim.
+    Held(Lease, Vec<Begun>),
+    Lost(Tally),
+>>>>>>> xtip-sched
     /// The quorum has been closed.
     Closed,
 }
@@ -201,7 +232,11 @@ impl<'a, D: RoundData> Round<'a, D> {
                         ttl: params.ttl,
                     },
                 };
-                pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: ticket as u64 });
+                let reply = ReplyTo { sender: sender.clone(), ticket: ticket as u64 };
+                match params.not_after {
+                    Some(not_after) => pool.ask_until(node, request, not_after, reply),
+                    None => pool.ask(node, request, reply),
+                }
             }
         }
         let open = attempts.len();
@@ -308,7 +343,10 @@ impl<'a, D: RoundData> Round<'a, D> {
                 attempt.release();
                 return AttemptResult::Lost(attempt.tally.clone());
             };
-            let deadline = Arc::new(LeaseDeadline::new(valid_until));
+            let granted: Vec<usize> = attempt.tally.granted().map(|(node, _)| node).collect();
+            let may_hold = (0..pool.len()).filter(|node| attempt.tally.may_hold(*node));
+            let on = may_hold.map(|node| (node, granted.contains(&node))).collect();
+            let deadline = Arc::new(LeaseDeadline::new(valid_until).on(on));
             let id = inner.next_lease();
             let adoption = Adoption {
                 id,

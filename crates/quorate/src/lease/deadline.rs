@@ -28,6 +28,10 @@ pub enum StepDownCause {
 /// ended, because both go through the same compare-and-swap.
 #[derive(Debug)]
 pub(crate) struct LeaseDeadline {
+    /// The end of validity as it was granted, before any extension.
+    granted_until: BootTime,
+    /// The nodes that may have granted it then, and whether each had said so.
+    granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
     /// Why the work was told to stop; set before it is.
     why: AtomicU8,
@@ -38,11 +42,28 @@ pub(crate) struct LeaseDeadline {
 impl LeaseDeadline {
     pub(crate) fn new(valid_until: BootTime) -> Self {
         Self {
+            granted_until: valid_until,
+            granted_on: Vec::new(),
             valid_until: AtomicU64::new(valid_until.as_nanos().max(1)),
             why: AtomicU8::new(UNTOLD),
             step_down: Signal::default(),
             lost: Signal::default(),
         }
+    }
+
+    /// The same, of a lease that these nodes may have granted, and whether each had said so.
+    pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
+        Self { granted_on: nodes, ..self }
+    }
+
+    /// Returns the nodes that may have granted it when it was won, and whether each had said so.
+    pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
+        &self.granted_on
+    }
+
+    /// Returns the end of validity as it was granted, before any extension.
+    pub(crate) fn granted_until(&self) -> BootTime {
+        self.granted_until
     }
 
     /// How long the lease is valid from `now` on; `None` once it has ended.

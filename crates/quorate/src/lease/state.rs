@@ -329,6 +329,7 @@ mod tests {
             grace: 2 * second,
             min_validity: second,
             keep: 100 * second,
+            not_after: None,
             extended: true,
             mode: Mode::Alone,
         };

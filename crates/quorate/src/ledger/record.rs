@@ -1,10 +1,10 @@
 use super::{LedgerError, Memory, WriteTally, WriteVerdict, gather::gather, pages::Pages};
 use crate::{
     env::WallTime,
-    node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Request},
+    node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Reply, Request},
     quorum::Quorum,
     sabotage::Sabotage,
-    vote::{NodeOutcome, VoteReceiver},
+    vote::{Answer, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -82,11 +82,64 @@ impl Ledger {
     /// # Cancel safety
     /// Safe: it only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
+<<<<<<< integ
         let read = self.pages(|ledger, after| Request::Read { ledger, after }).await?;
         Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
     /// Writes `record` under `key` if `seen` is stored there, at a majority of the nodes that can remember it.
+=======
+        let told = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
+        Ok(told.into_iter().map(|(_, pages)| self.answered(pages)).collect())
+    }
+
+    /// Reads the records under `keys`: for each key the memory and the record of every node that answered. Waits until
+    /// every node has answered for every key, or has timed out.
+    ///
+    /// # Errors
+    /// [`LedgerError::NoMajority`] where fewer than a majority answered for some key.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub(crate) async fn read_keys(
+        &self,
+        keys: &[Arc<str>],
+    ) -> Result<Vec<Vec<(Memory, Option<Record>)>>, LedgerError> {
+        let pool = self.quorum.pool();
+        let (sender, mut votes) = vote_channel();
+        for node in 0..pool.len() {
+            for (ticket, key) in (0..).zip(keys) {
+                let (ledger, key) = (Arc::clone(&self.group), Some(Arc::clone(key)));
+                let request = Request::Read { ledger, after: None, key };
+                pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket });
+            }
+        }
+        drop(sender);
+        let mut found: Vec<Vec<(Memory, Option<Record>)>> = keys.iter().map(|_| Vec::new()).collect();
+        let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
+        while let Some(vote) = votes.recv().await {
+            outcomes[vote.node] = NodeOutcome::of(&vote.answer);
+            // A node that may have forgotten since it was asked has not answered.
+            if vote.memory.epoch != pool.epoch(vote.node) {
+                continue;
+            }
+            if let Answer::Reply(Reply::Ledger(page)) = vote.answer
+                && let (Some(of_key), Some(key)) =
+                    (found.get_mut(vote.ticket as usize), keys.get(vote.ticket as usize))
+            {
+                let record = page.state.records.into_iter().find(|(found, _)| found == key);
+                of_key.push((self.memory(vote.memory.since), record.map(|(_, record)| record)));
+            }
+        }
+        if found.iter().any(|of_key| of_key.len() < pool.majority()) {
+            return Err(LedgerError::NoMajority(pool.report(outcomes)));
+        }
+        Ok(found)
+    }
+
+    /// Writes `record` under `key` where nothing but `seen` stands, at a majority of the nodes that can
+    /// remember it.
+>>>>>>> xtip-sched
     ///
     /// # Errors
     /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if another record is
@@ -101,6 +154,18 @@ impl Ledger {
         seen: Option<&Record>,
         record: &Record,
     ) -> Result<(), LedgerError> {
+        self.write_remembered(key, seen, record, record.at).await
+    }
+
+    /// As [`Ledger::write`], but counts the nodes whose memory began before `remembered`, in microseconds since the
+    /// epoch, instead of the record's time.
+    pub(crate) async fn write_remembered(
+        &self,
+        key: &Arc<str>,
+        seen: Option<&Record>,
+        record: &Record,
+        remembered: u64,
+    ) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let votes = pool.ask_all(|_| Request::Write {
             ledger: Arc::clone(&self.group),
@@ -109,7 +174,7 @@ impl Ledger {
             seen: seen.cloned(),
             record: record.clone(),
         });
-        self.settle(votes, WriteTally::new(pool.len(), record.at)).await
+        self.settle(votes, WriteTally::new(pool.len(), remembered)).await
     }
 
     /// Removes the records before `below`, at a majority and on every other node that answers.

@@ -1,6 +1,6 @@
 //! Whether jobs can be run: what is wrong is told before the first campaign.
 
-use super::{Job, Misfire, Placement, ScheduleError, leader::ticks_kept};
+use super::{Job, Misfire, ScheduleError, leader::ticks_kept};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Ticks that a group's ledger keeps at most: a new leader reads it whole, a page at a time.
@@ -16,9 +16,7 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), Sched
     for job in jobs {
         alone(job)?;
         let name = Arc::clone(job.name());
-        if job.placement == Placement::Leader {
-            kept += ticks_kept(job);
-        }
+        kept += ticks_kept(job);
         if kept > TICKS_MAX {
             return Err(ScheduleError::TooManyTicks { name, window: job.misfire.within() });
         }
@@ -40,14 +38,6 @@ fn alone(job: &Job) -> Result<(), ScheduleError> {
         return Err(ScheduleError::JobName { name: name() });
     }
     let rule = |field, value: String, mend| Err(ScheduleError::Rule { name: name(), field, value, mend });
-    if job.placement == Placement::Spread && job.schedule.is_after_end() {
-        let value = format!("spread, with the schedule {}", job.schedule);
-        return rule(
-            "placement",
-            value,
-            "the end of a run is known to its worker alone: run it on the leader",
-        );
-    }
     let gap = job.gap;
     if job.jitter > gap {
         return rule(

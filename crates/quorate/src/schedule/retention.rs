@@ -43,8 +43,6 @@ const AT_ONCE: usize = 64;
 const TRIES: usize = 8;
 /// The shortest life of a group's ledger: what a leader needs of it after an outage must not have ended.
 const GROUP_LIFE_MIN: Duration = Duration::from_secs(3600);
-/// The time of records that pruning never reaches.
-const FOR_EVER: u64 = FencingToken::MAX.get();
 
 /// Who vouches for which jobs, and for how long that counts.
 #[derive(Clone, Debug)]
@@ -140,7 +138,7 @@ impl Retention {
         }
         let longest = jobs.values().map(|job| super::leader::needed(job, self.max_clock_offset)).max();
         let life = group_life(self.retention, longest.unwrap_or_default());
-        let parts = [self.main.clone(), self.part(), self.main.part("inbox"), self.main.part("spread")];
+        let parts = [self.main.clone(), self.part(), self.main.part("inbox")];
         for part in parts {
             renewed = renewed.and(part.keep(life).await);
         }
@@ -153,35 +151,18 @@ impl Retention {
     }
 
     /// Of the jobs that a leader does not have itself: which have ended. Starts the time of those that nobody is known to
-    /// have vouched for, and forgets the spread ticks of those that have ended.
-    pub(super) async fn ended(
-        &self,
-        mine: &BTreeSet<Arc<str>>,
-        unknown: BTreeSet<Arc<str>>,
-    ) -> Result<Vec<Arc<str>>, LedgerError> {
-        let (part, spread) = (self.part(), self.main.part("spread"));
-        let answers = part.read().await?;
-        let vouched = Vouched::read(&answers);
-        let rows = spread_rows(&spread.read().await?);
+    /// have vouched for.
+    pub(super) async fn ended(&self, unknown: BTreeSet<Arc<str>>) -> Result<Vec<Arc<str>>, LedgerError> {
+        let part = self.part();
+        let vouched = Vouched::read(&part.read().await?);
         let now = self.main.wall();
-        let spread_only = rows.iter().filter(|(job, row)| stays(row) && !mine.contains(*job));
-        let all: BTreeSet<Arc<str>> = spread_only.map(|(job, _)| Arc::clone(job)).chain(unknown).collect();
         let mut ended = Vec::new();
-        for job in all {
+        for job in unknown {
             if vouched.record(&job).is_none() {
                 self.note(&job, None, now).await?;
             } else if vouched.is_stale(&job, now, self.retention) {
-                if let Some(row) = rows.get(&job).filter(|row| stays(row)) {
-                    let closed = Record { at: now.as_micros(), ..row.clone() };
-                    write_over(&spread, &JobRow::key(&job), Some(row), &closed).await?;
-                }
                 ended.push(job);
             }
-        }
-        let is_left = |(job, row): (&Arc<str>, &Record)| stays(row) && !ended.contains(job);
-        if !rows.is_empty() && !rows.iter().any(is_left) {
-            // Nobody has spread jobs who would prune them.
-            spread.prune(FencingToken::default(), now.as_micros()).await?;
         }
         let below = (now - self.retention * 2).as_micros();
         if vouched.0.values().any(|(at, _)| at.as_micros() < below) {
@@ -231,22 +212,6 @@ fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
 }
 
-/// The rows of spread jobs by job; of several the one that stays.
-fn spread_rows(answers: &[Answered]) -> BTreeMap<Arc<str>, Record> {
-    let mut rows: BTreeMap<Arc<str>, Record> = BTreeMap::new();
-    for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
-        let Some(job) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        if rows.get(job).is_none_or(|row| row.at < record.at) {
-            rows.insert(job.into(), record.clone());
-        }
-    }
-    rows
-}
-
-fn stays(record: &Record) -> bool {
-    record.at == FOR_EVER
-}
-
 /// Writes `record` over whatever other nodes have that is not newer.
 async fn write_over(
     ledger: &Ledger,
@@ -258,7 +223,7 @@ async fn write_over(
     for _ in 0..TRIES {
         match ledger.write(key, seen.as_ref(), record).await {
             Err(LedgerError::Standing(other)) if !other.last && seen.as_ref() != Some(&other) => {
-                if other.at >= record.at && !stays(&other) {
+                if other.at >= record.at {
                     return Ok(());
                 }
                 seen = Some(other);
@@ -308,12 +273,5 @@ mod tests {
         assert_eq!(group_life(SECOND, SECOND), GROUP_LIFE_MIN);
         assert_eq!(group_life(30 * day, day), 37 * day + day / 2);
         assert_eq!(group_life(30 * day, 40 * day), 80 * day);
-    }
-
-    #[test]
-    fn of_spread_rows_the_one_that_stays_counts() {
-        let forever = WallTime::from_micros(FOR_EVER);
-        let rows = spread_rows(&[node(&[("a", at(5))]), node(&[("a", forever), ("b", at(7))])]);
-        assert!(stays(&rows["a"]) && !stays(&rows["b"]));
     }
 }

@@ -5,7 +5,7 @@ use super::{
     operate,
     retention::Retention,
     roster::{Phase, Roster},
-    spread::{Spreading, spread},
+    take::{Taking, take_runs},
 };
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
@@ -198,6 +198,7 @@ impl Scheduler {
             roster: self.roster().clone(),
             ledger,
             term,
+            ttl: self.election.lease_ttl(),
             max_running: self.max_running.unwrap_or(usize::MAX),
             grace: self.election.grace(),
         };
@@ -205,19 +206,19 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Runs this worker's share of the spread jobs, until it is told to stop or drained, and what it ran has ended.
-    fn spread(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
+    /// Takes and executes runs that are open to workers, until it is told to stop or drained, and what it ran has ended.
+    fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
-        let spreading = Spreading {
+        let taking = Taking {
             roster: self.roster().clone(),
             quorum: quorum.clone(),
-            main: Ledger::new(quorum, group)?,
+            ledger: Ledger::new(quorum, group)?,
             group: Arc::clone(group),
             max_running: self.max_running.unwrap_or(usize::MAX),
             ttl: self.election.lease_ttl(),
             grace: self.election.grace(),
         };
-        Ok(quorum.env().spawn_scoped(spread(spreading, stop)))
+        Ok(quorum.env().spawn_scoped(take_runs(taking, stop)))
     }
 
     fn roster(&self) -> &Roster {
@@ -268,7 +269,7 @@ impl SchedulerRun {
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);
         let _vouching = quorum.env().spawn_scoped(retention.vouch(roster.clone()));
-        let spreading = self.scheduler.spread(stop.clone()).map_err(ElectionError::Work)?;
+        let taking = self.scheduler.take(stop.clone()).map_err(ElectionError::Work)?;
         let end = async {
             tokio::select! { biased;
                 () = shutdown => stop.cancel(),
@@ -279,7 +280,7 @@ impl SchedulerRun {
         if ended.is_err() {
             stop.cancel();
         }
-        if let Err(panic) = spreading.await {
+        if let Err(panic) = taking.await {
             std::panic::resume_unwind(panic);
         }
         ended

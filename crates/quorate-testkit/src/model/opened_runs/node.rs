@@ -161,7 +161,7 @@ fn request(question: Question, options: RequestOptions) -> Request {
     let slot = |generation: u8| SLOTS[usize::from(generation) - 1].clone();
     match question {
         Question::Seal(by) => Request::Seal { ledger: ledger(), term: term(by), after: None },
-        Question::Read => Request::Read { ledger: ledger(), after: None },
+        Question::Read => Request::Read { ledger: ledger(), after: None, key: None },
         Question::Write { term: by, seen, mark } => Request::Write {
             ledger: ledger(),
             term: term(by),

@@ -1,19 +1,14 @@
-//! Proposed client behaviour: the decisions that the library does not make yet. The later code is compared with this file.
+//! The decisions of leaders and workers, on packed records. The library has the same ones on records in JSON, which are too slow
+//! for a search of millions of states; the tests below compare the two for every pair of records.
 //!
-//! No request of the engine changes. New are these decisions of clients:
+//! The library's tallies of a slot ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]) and its
+//! [`verdict`](quorate::schedule::verdict) are used as they are.
 //!
-//! * [`SlotTally`]: a count makes its sender the owner of a slot at a majority of nodes that are older than the slot's `at`.
-//!   (Today's claims count any node, and take a count back.)
-//! * [`CloseTally`]: a leader that holds the claim of an orphaned slot has the count at a majority. *Superseded* means that
-//!   a count is there already.
-//! * [`latest`]: of the records that a seal finds, the one of the highest term decides, closed or not. (Today's
-//!   [`verdict`](quorate::schedule::verdict) prefers a closed one.) So a closed record is not written as
-//!   [`last`](quorate::node::Record::last): the next leader must be able to write it again under its own term.
-//! * [`is_open`]: the evidence on which a worker takes a run.
-//! * Slots: acquire and count travel in a batch whose `not_after` is at most the slot's horizon; extend and complete do not.
-//!   `keep` and `retention` last until the horizon. A count is never sent with `back`, and a slot is never forgiven.
+//! Slots: acquire and count must not be served after the slot's horizon; extend and complete may. `keep` and `retention` last
+//! until the horizon. A count is never sent with `back`, and a slot is never forgiven.
 
 use super::record::{End, Mark, Stage};
+<<<<<<< integ
 use quorate::{
     internals::{Answer, majority},
     ledger::Memory,
@@ -71,6 +66,9 @@ impl CloseTally {
         self.counted >= majority(self.nodes)
     }
 }
+=======
+use quorate::internals::majority;
+>>>>>>> xtip-sched
 
 /// Returns the record that decides, of those that a seal found: the one of the highest term and, within one
 /// term, the one that its leader wrote last.
@@ -125,4 +123,136 @@ pub(super) fn first_opened(remembering: bool) -> u8 {
 /// opens: the tick's time or the beginning of the leader's term, whichever is later. It does not move within a term.
 pub(super) fn memory_needed(tick: u64, term_began: u64) -> u64 {
     tick.max(term_began)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::{
+        env::WallTime,
+        ledger::Memory,
+        node::{FencingToken, NodeTime, Record},
+        schedule::{self, Delivery, NodeAnswer, OpenRun, TickCause, TickEnd, TickRecord, TickVerdict},
+    };
+    use std::time::Duration;
+
+    const OFFSET: Duration = Duration::from_micros(1);
+
+    fn tick_end(end: End) -> TickEnd {
+        match end {
+            End::Done => TickEnd::Done,
+            End::Lost => TickEnd::Lost,
+            End::Skipped => TickEnd::SkippedMisfire,
+        }
+    }
+
+    /// The record that the library writes.
+    fn shipped(mark: Mark) -> Option<Record> {
+        let written = match mark.stage()? {
+            Stage::Started => TickRecord::started("l"),
+            Stage::Open { generation, at } => TickRecord::Open(OpenRun {
+                generation: generation.into(),
+                at: WallTime::from_micros(100 + u64::from(at)),
+                not_before: WallTime::default(),
+                take_by: WallTime::default(),
+                horizon: WallTime::default(),
+                delivery: Delivery::AtLeastOnce,
+                cause: TickCause::Scheduled,
+                term: FencingToken::new(1),
+                state: None,
+                cancel: None,
+            }),
+            Stage::Closed(end) => TickRecord::closed("l", tick_end(end), ""),
+        };
+        Some(written.into_record(WallTime::from_micros(100), FencingToken::new(mark.term().into())))
+    }
+
+    /// All records of three terms. Of one term there is at most one end, and one `at` for each generation.
+    fn marks() -> Vec<Mark> {
+        let open = |generation| Stage::Open { generation, at: 1 };
+        let stages = |end| [Stage::Started, open(1), open(2), Stage::Closed(end)];
+        let ends = [End::Done, End::Lost, End::Skipped];
+        ends.into_iter()
+            .zip(1..)
+            .flat_map(|(end, term)| stages(end).map(|stage| Mark::new(term, stage)))
+            .collect()
+    }
+
+    #[test]
+    fn the_library_decides_as_the_model_does() {
+        for one in marks() {
+            let record = shipped(one).unwrap();
+            for other in marks() {
+                let met = shipped(other).unwrap();
+                let views = [&record, &met].map(|record| NodeAnswer {
+                    since: NodeTime::default(),
+                    low_water: 0,
+                    record: Some(record),
+                });
+                let decides = match schedule::verdict(&views, 2, WallTime::from_micros(100), OFFSET) {
+                    TickVerdict::Started { record, .. }
+                    | TickVerdict::Opened { record }
+                    | TickVerdict::Final { record } => record,
+                    verdict => panic!("{verdict:?}"),
+                };
+                assert_eq!(Some(decides), shipped(latest([one, other])), "{one:?} {other:?}");
+                assert_eq!(
+                    schedule::goes_forward(&record, &met),
+                    goes_forward(one, other),
+                    "{one:?} {other:?}"
+                );
+                for remembering in [false, true] {
+                    for seen in marks().into_iter().chain([Mark::NONE]) {
+                        let by_model = overwrites(one, seen, other, remembering);
+                        let seen = shipped(seen);
+                        let by_library = schedule::overwrites(&record, seen.as_ref(), &met, remembering);
+                        assert_eq!(by_library, by_model, "{one:?} over {other:?}, having seen {seen:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_library_names_ends_and_generations_as_the_model_does() {
+        for end in End::ALL {
+            for remembering in [false, true] {
+                let expect = tick_end(inherited(end, remembering));
+                assert_eq!(schedule::inherited(tick_end(end), remembering), expect);
+            }
+        }
+        for remembering in [false, true] {
+            assert_eq!(schedule::first_opened(remembering), u32::from(first_opened(remembering)));
+        }
+        // What the model calls lost is cancelled where the leader knows that it ended the generation itself.
+        assert_eq!(schedule::voided(1, TickEnd::SkippedMisfire), tick_end(voided(1)));
+        assert_eq!(
+            (schedule::voided(2, TickEnd::SkippedMisfire), voided(2)),
+            (TickEnd::Cancelled, End::Lost)
+        );
+        let at = WallTime::from_micros;
+        for (tick, began) in [(3, 5), (5, 3)] {
+            assert_eq!(schedule::memory_needed(at(tick), at(began)).as_micros(), memory_needed(tick, began));
+        }
+    }
+
+    #[test]
+    fn the_library_takes_what_the_model_takes() {
+        for one in marks() {
+            for other in marks().into_iter().chain([Mark::NONE]) {
+                for (older, since) in [(true, 0), (false, 100)] {
+                    let memory =
+                        |since| Memory { since: NodeTime::from_micros(since), max_clock_offset: OFFSET };
+                    let shown = [(memory(0), shipped(one)), (memory(since + 1), shipped(other))];
+                    let taken = schedule::is_open(&shown, 3).map(|(_, open)| open.generation);
+                    let model = is_open(&[(one, true), (other, older)], 3);
+                    assert_eq!(
+                        taken,
+                        model.map(|(generation, _)| generation.into()),
+                        "{one:?} {other:?} {older}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -3,13 +3,19 @@
 use super::{
     action::{Action, Ask, Choice},
     bounds::{OpenedRuns, Rule},
+<<<<<<< integ
     node::{NodeReply, Question, Row, ask},
     proposed::{SlotTally, is_open},
+=======
+    node::{Question, Row, Said, ask},
+    proposed::is_open,
+>>>>>>> xtip-sched
     record::{Mark, Stage, TICK},
     state::{COUNTED, FREE, Found, OLD, Site, State, WorkerPhase, YOUNG},
 };
 use crate::model::NODES;
 use quorate::{
+    claim::SlotTally,
     env::BootTime,
     internals::{
         Answer, ClaimTally, NodeEpoch, Verdict, Vote,

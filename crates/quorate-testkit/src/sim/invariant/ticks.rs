@@ -9,7 +9,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    schedule::{Delivery, JobRow, TickKey},
+    schedule::{Delivery, JobRow, TickKey, TickRecord},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +29,7 @@ const INTERRUPTED: u32 = 4;
 
 /// Requires that each tick starts at most once, or again until it is recorded done.
 ///
+<<<<<<< integ
 /// Whatever the delivery rule, a run starts under a valid term. It may start before it is due in true time,
 /// but by no more than the clocks of a majority of the servers were ahead, whatever the worker's own wall
 /// clock shows. `at_most_once`: a tick never starts twice, on any worker, and not before *started* is
@@ -39,6 +40,16 @@ const INTERRUPTED: u32 = 4;
 /// a while, every tick since the job's registration has been started and has ended by itself, if the
 /// misfire rule catches up all. Such a tick of an `at_most_once` job has been started, or reported as lost.
 /// In the fault-free phase a job of any rule starts every tick.
+=======
+/// Whatever the rule, a run starts under a valid term, and before it is due in truth by no more than the clocks of a
+/// majority of the servers were ahead, whatever the worker's own wall clock shows. `at_most_once`: never twice, by any
+/// worker, and not before *started* is stored on a majority. `at_least_once`: not while *done* is stored on a majority
+/// (by a worker whose clock has not stood still since its term was last extended: another cannot know that it has
+/// ended). No tick starts under a term whose leader was told by the servers, when it sealed the ledger, that it has
+/// ended. Once there has been a leader in peace for a while, every tick since the job's registration has been started
+/// and has come to an end of its own, where the misfire rule makes up all; a tick of an `at_most_once` job that makes
+/// up all has been started, or reported as lost. A job of any rule starts every tick in peace.
+>>>>>>> xtip-sched
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
@@ -83,8 +94,8 @@ struct SealedData {
     memory: WallTime,
     /// The registrations on it: each job, and the time from which its ticks are due.
     registered: BTreeMap<Arc<str>, WallTime>,
-    /// The ticks whose end it has on record.
-    ended: BTreeSet<TickKey>,
+    /// Its records of ticks: by which term, and whether that closes the tick.
+    records: BTreeMap<TickKey, (u64, bool)>,
 }
 
 /// The known facts about one tick.
@@ -97,9 +108,17 @@ struct Tick {
     interrupted: BTreeMap<u64, u32>,
     /// The servers that ever received the record that a term started it.
     started_on: BTreeMap<u64, BTreeSet<String>>,
+<<<<<<< integ
     /// The servers that store a final record.
     done_on: BTreeSet<String>,
     /// Set once any server received a final record.
+=======
+    /// What each server has on record: by which term, and whether that closes the tick.
+    records: BTreeMap<String, (u64, bool)>,
+    /// Where a closed record was written, and is not forgotten: once a majority has one, the end is decided.
+    done_on: BTreeSet<String>,
+    /// Some server was ever written a closed record.
+>>>>>>> xtip-sched
     closed: bool,
     /// Set once a leader has reported, for a true reason, that it will not be started.
     lost: bool,
@@ -188,6 +207,7 @@ impl Invariant for Ticks {
 impl Ticks {
     fn forget(&mut self, node: &str) {
         for tick in self.ticks.values_mut() {
+            tick.records.remove(node);
             tick.done_on.remove(node);
         }
         for registration in self.registrations.values_mut() {
@@ -208,11 +228,17 @@ impl Ticks {
             let since = registration.stands.iter().find(|(_, on)| on.contains(node))?.0;
             Some((Arc::clone(job), *since))
         });
+<<<<<<< integ
         let ended = self.ticks.iter().filter(|(_, tick)| tick.done_on.contains(node));
         SealedData {
+=======
+        let records =
+            self.ticks.iter().filter_map(|(key, tick)| Some((key.clone(), *tick.records.get(node)?)));
+        Taken {
+>>>>>>> xtip-sched
             memory: self.memories.get(node).copied().unwrap_or_default(),
             registered: registered.collect(),
-            ended: ended.map(|(key, _)| key.clone()).collect(),
+            records: records.collect(),
         }
     }
 
@@ -251,7 +277,9 @@ impl Ticks {
         let key = TickKey::parse(key).map_err(|error| error.to_string())?;
         let Some(key) = key else { return Ok(()) };
         let tick = self.ticks.entry(key).or_default();
-        if record.last {
+        let written = TickRecord::parse(&record.value).map_err(|error| error.to_string())?;
+        tick.records.insert(node.to_owned(), (record.term.get(), written.is_closed()));
+        if written.is_closed() {
             tick.done_on.insert(node.to_owned());
             tick.closed = true;
         } else {
@@ -269,7 +297,10 @@ impl Ticks {
         tick.starts += 1;
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
         let answers = self.sealed.get(token).map(Vec::as_slice).unwrap_or_default();
-        let ended = answers.iter().filter(|answer| answer.ended.contains(&key)).count();
+        let done_on = tick.done_on.len();
+        // The record of the highest term decides.
+        let decides = answers.iter().filter_map(|answer| answer.records.get(&key)).max();
+        let ended = decides.is_some_and(|(_, closed)| *closed);
         self.runs.insert(start.run, (key, *token));
         let wrong = if !start.valid {
             "though its term is over".to_owned()
@@ -279,10 +310,17 @@ impl Ticks {
             format!("for the {}. time", tick.starts)
         } else if delivery == Delivery::AtMostOnce && started_on < MAJORITY {
             format!("with its start on {started_on} servers")
+<<<<<<< integ
         } else if !start.clock_stood && tick.done_on.len() >= MAJORITY {
             format!("though it is done on {} servers", tick.done_on.len())
         } else if ended > 0 {
             format!("though {ended} servers reported to its leader, when it sealed, that it has ended")
+=======
+        } else if !start.clock_stood && done_on >= MAJORITY {
+            format!("though it is done on {done_on} servers")
+        } else if ended {
+            "though the servers told its leader, when it sealed, that it has ended".to_owned()
+>>>>>>> xtip-sched
         } else {
             return Ok(());
         };

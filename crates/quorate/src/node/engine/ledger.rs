@@ -28,6 +28,9 @@ impl<S: Store> RequestHandler<'_, S> {
                 }
                 return Ok(Reply::Kept);
             }
+            Request::Read { key: Some(key), .. } => {
+                return Ok(Reply::Ledger(self.store.ledger_at(ledger, key)?.into()));
+            }
             Request::Read { after, .. } => return Ok(Reply::Ledger(self.page(ledger, after.as_ref())?)),
             // No other request reaches this function.
             _ => return Ok(Reply::Ledger(self.page(ledger, None)?)),

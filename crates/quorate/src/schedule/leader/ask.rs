@@ -5,14 +5,16 @@
 //! that comes: none of them can have been started before.
 
 use super::{
-    plan::Start,
-    rows::{FOR_EVER, highest},
+    plan::{Start, ToClose},
+    rows::highest,
     sealed::{Decided, Sealed},
 };
 use crate::{
     env::WallTime,
     node::Record,
-    schedule::{Answer, Ask, Decision, Job, Request, SkipReason, TickCause},
+    schedule::{
+        Answer, Ask, Decision, Job, Request, SkipReason, TickCause, TickRecord, inherited, ticks::FOR_EVER,
+    },
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -49,6 +51,8 @@ pub(super) struct OpenAsk {
 #[derive(Debug, PartialEq)]
 pub(super) enum Next {
     Run(Start),
+    /// It has ended, by a record that is not known to have had a majority.
+    Close(Box<ToClose>),
     /// Not this tick, and never: it may have been started, and the job is at-most-once.
     Lost(Start, SkipReason),
     Over,
@@ -109,8 +113,16 @@ impl OpenAsk {
         let (id, at) = (self.row.request.id, self.row.moved);
         let cause = self.cause();
         let key: Arc<str> = format!("run/{id}/{}/{:020}", job.name, tick.as_micros()).into();
-        let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, at);
-        let start = Start { tick, cause, key, at, seen, unknown, times: 0 };
+        let Decided { decision, seen, unknown, remembering, unsettled } =
+            sealed.decide(job.delivery, &key, at);
+        let not_before = at;
+        let start = Start { tick, cause, key, at, remembering, not_before, seen, unknown, times: 0 };
+        if let Some(record) = unsettled
+            && let Ok(TickRecord::Closed { end, outcome, .. }) = TickRecord::parse(&record.value)
+        {
+            let (end, start) = (inherited(end, remembering), Start { seen: Some(record), ..start });
+            return Next::Close(Box::new(ToClose { start, end, why: Some(outcome) }));
+        }
         match decision {
             Decision::Run | Decision::AskAgain => Next::Run(start),
             Decision::Skip(why) => Next::Lost(start, why),
@@ -271,8 +283,12 @@ mod tests {
         let Next::Run(start) = ask.next(&job(), &ledger(vec![])) else { panic!("nothing stands") };
         assert_eq!((start.tick, start.at), (at(10), at(5_000)));
         let stands = |last| {
-            let written = if last { TickRecord::done("w", SECOND, "") } else { TickRecord::started("w") };
-            ledger(vec![(start.key.clone(), written.into_record(at(5_000), FencingToken::new(1), last))])
+            let (at, term) = (at(5_000), FencingToken::new(1));
+            let done = || TickRecord::done("w", SECOND, "").remembered(at, term);
+            let record = if last { done() } else { TickRecord::started("w") }.into_record(at, term);
+            let found =
+                || node(super::super::sealed::tests::at(0), vec![(start.key.clone(), record.clone())]);
+            Sealed::new(vec![found(), found()], 2, SECOND)
         };
         let once = (*job()).clone().delivery(Delivery::AtMostOnce);
         let Next::Lost(lost, SkipReason::Started) = ask.next(&once, &stands(false)) else {

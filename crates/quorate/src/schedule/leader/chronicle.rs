@@ -7,7 +7,10 @@
 //! or what it put out. Of runs that somebody asked for it does not; nor of a tick that the ledger has been let forget.
 //! A queue that overflows because no majority answers loses entries.
 
-use super::sealed::Sealed;
+use super::{
+    sealed::Sealed,
+    write::{RunId, RunWriter},
+};
 use crate::{
     election::Term,
     env::{ScopedTask, WallTime},
@@ -40,10 +43,10 @@ pub(super) struct Chronicle {
     queue: mpsc::Sender<Order>,
 }
 
-/// The last word on a tick that no run writes, for the leader's own ledger.
+/// The closed record of a run that no execution writes.
 #[derive(Debug)]
 pub(super) struct Close {
-    pub(super) key: Arc<str>,
+    pub(super) run: RunId,
     pub(super) seen: Option<Record>,
     pub(super) record: Record,
 }
@@ -76,11 +79,10 @@ impl Ends {
 
 /// The entry of a tick, made of its own last record.
 fn made_of(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<TickHistory> {
-    let (worker, end, took, why) = match TickRecord::parse(&record.value).ok()? {
-        TickRecord::Done { worker, took_ms, outcome } => (worker, TickEnd::Done, Some(took_ms), outcome),
-        TickRecord::Failed { worker, took_ms, outcome } => (worker, TickEnd::Failed, Some(took_ms), outcome),
-        TickRecord::Closed { worker, end, outcome } => (worker, end, None, outcome),
-        TickRecord::Started { .. } => return None,
+    let TickRecord::Closed { worker, end, outcome: why, took_ms: took, term, .. } =
+        TickRecord::parse(&record.value).ok()?
+    else {
+        return None;
     };
     let between = if why.is_empty() { "" } else { "; " };
     Some(TickHistory {
@@ -91,7 +93,7 @@ fn made_of(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<TickHistor
         end,
         reason: format!("{why}{between}entered by the next leader").into(),
         worker,
-        term: record.term,
+        term: term.unwrap_or(record.term),
         started: None,
         took: took.map(Duration::from_millis),
         attempts: u32::from(took.is_some()),
@@ -273,12 +275,17 @@ impl Scribe {
         (shelf.writing, shelf.closed) = (shelf.writing + 1, false);
         // With the first entry of a term: until somebody sets it, the history has the nodes' default life.
         let lives = std::mem::replace(&mut shelf.lives, true);
-        let (main, term, retention) = (self.ledger.clone(), self.term.clone(), self.retention.clone());
+        let (part, term, retention) = (
+            self.ledger.part(&TickHistory::part(&entry.history.job)),
+            self.term.clone(),
+            self.retention.clone(),
+        );
+        let main = RunWriter::new(&self.ledger, &self.term);
         async move {
             let Entry { history, close, keep } = entry;
             let job = Arc::clone(&history.job);
-            if let Some(Close { key, seen, record }) = close
-                && let Err(error) = insist(&term, || main.write(&key, seen.as_ref(), &record)).await
+            if let Some(Close { run, seen, record }) = close
+                && let Err(error) = main.write(&run, seen, &record, false).await
             {
                 // Whoever leads next decides on it.
                 tracing::debug!(job = &*job, "not closed: {error}");
@@ -287,7 +294,6 @@ impl Scribe {
             if keep == 0 {
                 return Finished::Written(job, keep, None);
             }
-            let part = main.part(&TickHistory::part(&job));
             let (key, record) = (history.key(), history.into_record(term.quorum().wall()));
             let written = insist(&term, || part.write(&key, None, &record)).await;
             if let Err(error) = &written {
@@ -413,9 +419,4 @@ where
             other => return other,
         }
     }
-}
-
-/// The record that is the last word on a tick that no run writes.
-pub(super) fn last_word(worker: &str, end: TickEnd, why: &str, at: WallTime, term: FencingToken) -> Record {
-    crate::schedule::TickRecord::closed(worker, end, why).into_record(at, term, true)
 }

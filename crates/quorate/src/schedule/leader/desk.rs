@@ -3,13 +3,14 @@
 use super::{
     ask::{AskRow, Next, OpenAsk, PREFIX},
     asked::Asked,
+    plan::ToClose,
     runner::Leader,
 };
 use crate::{
     env::WallTime,
     schedule::{
-        Answer, Ask, Cancelled, JobRow, Paused, Placement, Request, RequestId, SkipReason, TickCause,
-        TickEnd, roster::Phase, work::on_request,
+        Answer, Ask, JobRow, Paused, Request, RequestId, SkipReason, TickCause, TickEnd, roster::Phase,
+        work::on_request,
     },
 };
 use std::sync::Arc;
@@ -20,7 +21,7 @@ const OPEN_MAX: usize = 1_000;
 /// How many answers are remembered for who asks again.
 const ANSWERS_MAX: usize = 10_000;
 /// Why what was asked of a job that was removed does not run.
-const REMOVED: &str = "given up: the job was removed";
+pub(super) const REMOVED: &str = "given up: the job was removed";
 
 /// That what a request changes stands in the ledger, or never will.
 pub(super) struct Accepted {
@@ -150,6 +151,7 @@ impl Leader<'_> {
         let not_run = entry.plan.pause();
         let job = Arc::clone(&entry.plan.job);
         let grant = Grant::row(request.id, "paused", key, &entry.row);
+        entry.plan.withdraw(TickEnd::SkippedPaused, "the job was paused while it waited");
         for not in not_run {
             self.not_run(&job, not);
         }
@@ -168,12 +170,12 @@ impl Leader<'_> {
             return Ok(Grant::row(request.id, "was not paused", key, &entry.row));
         };
         // No leader may make up what came due meanwhile.
-        entry.row.since = entry.row.since.max(now);
+        entry.row.since = entry.row.since.max(now).max(entry.plan.looked());
         entry.row.changed_by(request.id);
         let span = entry.plan.resume(paused.at, now);
         let job = Arc::clone(&entry.plan.job);
         let grant = Grant::row(request.id, "resumed", key, &entry.row);
-        if let Some((first, last)) = span.filter(|_| job.placement == Placement::Leader) {
+        if let Some((first, last)) = span {
             let why = format!("the job was paused by {}", paused.by);
             let until = (first != last).then_some(last);
             self.enter(&job, first, until, TickCause::Scheduled, TickEnd::SkippedPaused, &why, None);
@@ -198,52 +200,26 @@ impl Leader<'_> {
         Ok(Grant { id, answer, write: Some((key, value)), open: Some(ask) })
     }
 
-    /// Tells what runs to stop; without a tick also gives up what was asked for and has not begun. What runs on other
-    /// workers is stopped by these, once they read of it.
+    /// Cancels the active runs of a job; without a tick also gives up what was asked for and has not begun.
     fn cancel(
         &mut self,
         job: &Arc<str>,
         tick: Option<WallTime>,
         request: &Request,
     ) -> Result<Grant, Arc<str>> {
-        let (index, now) = (self.job_of(job, request)?, self.now());
-        let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
-        let row_key = JobRow::key(&entry.plan.job.name);
-        if entry.row.asked.contains(&request.id) {
-            return Ok(Grant::row(request.id, "the workers have been told", row_key, &entry.row));
-        }
-        let (spread, mut told) = (entry.plan.job.placement == Placement::Spread, false);
-        if spread {
-            // Who runs what the leader cannot know: each worker looks at the row.
-            let cancelled = Cancelled { id: request.id, by: Arc::clone(&request.by), at: now, tick };
-            told = entry.row.cancel(cancelled);
-            if told {
-                entry.row.changed_by(request.id);
-            }
-        }
+        let index = self.job_of(job, request)?;
+        let Some(entry) = self.entries[index].as_ref() else { return Err("the job is leaving".into()) };
         let job = Arc::clone(&entry.plan.job);
         let (count, given_up) = self.stop_here(index, tick, &on_request(&request.by));
-        let text = format!("{count} told to stop, {given_up} given up before they began");
-        let count = count + given_up;
-        if let Some(entry) = self.entries[index].as_ref().filter(|_| told) {
-            let text = format!(
-                "on the leader: {text}; the workers stop theirs when they look, about once a second, less often where \
-                 the ledger is long"
-            );
-            return Ok(Grant::row(request.id, &text, row_key, &entry.row).counting(count));
+        if count + given_up == 0 {
+            return Err(format!("nothing of {} runs that could be cancelled", job.name).into());
         }
-        if spread {
-            let why = format!("too many cancellations of {} stand; ask again in ten minutes", job.name);
-            return Err(format!("on the leader: {text}; the workers were not told, for {why}").into());
-        }
-        if count == 0 {
-            return Err(format!("nothing of {} runs on the leader that could be cancelled", job.name).into());
-        }
-        let answer = Answer::Accepted { text: text.into(), count: count as u64 };
+        let text = format!("{count} told to stop, {given_up} given up before they began").into();
+        let answer = Answer::Accepted { text, count: (count + given_up) as u64 };
         Ok(Grant { id: request.id, answer, write: None, open: None })
     }
 
-    /// Tells what this leader runs of a job to stop, and without a tick gives up what waits: how many of each.
+    /// Cancels the active runs of a job, and without a tick gives up what waits: how many of each.
     fn stop_here(&mut self, index: usize, tick: Option<WallTime>, why: &str) -> (usize, usize) {
         let Some(entry) = self.entries[index].as_mut() else { return (0, 0) };
         let mine = entry.plan.running.iter().filter(|going| tick.is_none_or(|tick| tick == going.tick));
@@ -325,11 +301,16 @@ impl Leader<'_> {
                     self.settle(index);
                     return;
                 }
+                Next::Close(found) => {
+                    let job = Arc::clone(&entry.plan.job);
+                    ask.ended(found.start.at);
+                    self.close_found(&job, *found);
+                }
                 Next::Lost(start, why) => {
                     let job = Arc::clone(&entry.plan.job);
                     ask.ended(start.at);
                     if is_lost(why) {
-                        self.lost(&job, &start);
+                        self.close_found(&job, ToClose { start, end: TickEnd::Lost, why: None });
                     }
                 }
                 Next::Over => return self.close_ask(id),
@@ -365,14 +346,6 @@ impl Grant {
     fn row(id: RequestId, text: &str, key: Arc<str>, row: &JobRow) -> Self {
         let answer = Answer::Accepted { text: text.into(), count: 0 };
         Self { id, answer, write: Some((key, row.to_value())), open: None }
-    }
-
-    /// The same, of so many runs.
-    fn counting(mut self, runs: usize) -> Self {
-        if let Answer::Accepted { count, .. } = &mut self.answer {
-            *count = runs as u64;
-        }
-        self
     }
 }
 

@@ -1,24 +1,30 @@
 //! What the leader makes of ticks that have ended, or will not run: entries of the history, and what follows.
 
 use super::{
-    chronicle::{Close, last_word},
-    plan::{NotRun, Start},
+    chronicle::Close,
+    plan::{NotRun, Start, ToClose, record_from},
     run::{Outcome, Ran},
     runner::{Ended, Leader},
+    write::RunId,
 };
 use crate::{
     env::WallTime,
     ledger::LedgerError,
+    node::Record,
     schedule::{
-        Delivery, Job, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, work::Worked,
+        Delivery, Job, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, inherited,
+        work::Worked,
     },
 };
 use std::{sync::Arc, time::Duration};
 
+/// Why a run of the job's old schedule or placement does not start.
+pub(super) const CHANGED: &str = "the job's schedule or placement was changed while it waited";
+
 impl Leader<'_> {
     /// A run has ended.
     pub(super) fn ended(&mut self, ended: Ended) {
-        let Ended { job: index, key, tick, cause, outcome } = ended;
+        let Ended { job: index, key, tick, cause, outcome, .. } = ended;
         self.began.remove(&key);
         let now = self.now();
         let Some(entry) = self.entries[index].as_mut() else { return };
@@ -49,6 +55,11 @@ impl Leader<'_> {
                 false
             }
             Ok(Outcome::NotStarted(error)) => self.not_started(&job, tick, cause, &error),
+            Ok(Outcome::Left) => false,
+            Ok(Outcome::Met(met, start)) => {
+                self.meet(index, met, *start);
+                false
+            }
             Ok(Outcome::Abandoned) => {
                 let tick = job.schedule.show(tick);
                 tracing::warn!(job = &*job.name, tick, "not started: the term ended before");
@@ -100,18 +111,21 @@ impl Leader<'_> {
     }
 
     fn ran(&mut self, job: &Job, tick: WallTime, cause: TickCause, end: TickEnd, ran: Ran) {
-        let Ran { began, worked } = ran;
-        if cause == TickCause::Scheduled {
+        let Ran { began, worked, worker, term } = ran;
+        if let Some(began) = began.filter(|_| cause == TickCause::Scheduled && worker.is_none()) {
             let late = job.jitters().ripe(tick).until(began);
             self.leading.roster.counts().late(&job.name, late);
         }
+        let entry = self.entry_of(job, tick, cause, end);
         let history = TickHistory {
             reason: worked.reason,
-            started: Some(began),
-            took: Some(worked.took),
+            worker: worker.unwrap_or(entry.worker),
+            term: term.unwrap_or(entry.term),
+            started: began,
+            took: began.map(|_| worked.took),
             attempts: worked.attempts,
             output: worked.output,
-            ..self.entry_of(job, tick, cause, end)
+            ..entry
         };
         self.chronicle.enter(job, history, None);
     }
@@ -134,29 +148,57 @@ impl Leader<'_> {
             };
             // Under at-most-once that was its end.
             let close = (job.delivery == Delivery::AtMostOnce).then(|| {
-                self.close(
-                    &key,
-                    Some(record.clone()),
-                    TickEnd::Cancelled,
-                    reason,
-                    WallTime::from_micros(record.at),
-                )
+                let run = RunId { key, at: WallTime::from_micros(record.at), remembering: true };
+                self.close(run, Some(record.clone()), TickEnd::Cancelled, reason)
             });
             self.chronicle.enter(&job, history, close);
         }
     }
 
-    /// A tick that stands as started under an older term, and will not be started again.
-    pub(super) fn lost(&mut self, job: &Job, start: &Start) {
-        let worker = start.seen.as_ref().and_then(|seen| TickRecord::parse(&seen.value).ok());
-        let worker = worker.map_or_else(|| "somebody".into(), |written| Arc::clone(written.worker()));
-        let term = start.seen.as_ref().map(|seen| seen.term);
-        let reason = format!("it was started by {worker}, who left no word of its end");
-        let close = self.close(&start.key, start.seen.clone(), TickEnd::Lost, &reason, start.at);
+    /// Closes a run of an earlier term under this one: started by a leader that left no word of its end, or ended by a record
+    /// that is not known to have had a majority.
+    pub(super) fn close_found(&mut self, job: &Job, found: ToClose) {
+        let ToClose { start, end, why } = found;
+        let seen = start.seen.as_ref();
+        let written = seen.and_then(|seen| TickRecord::parse(&seen.value).ok());
+        let worker = written.as_ref().and_then(TickRecord::worker).cloned();
+        let worker = worker.unwrap_or_else(|| "an earlier leader".into());
+        let lost = || format!("it was started by {worker}, who left no word of its end").into();
+        let reason: Arc<str> = why.unwrap_or_else(lost);
+        let (under, took) = match written {
+            Some(TickRecord::Closed { term, took_ms, .. }) => (term, took_ms.map(Duration::from_millis)),
+            _ => (None, None),
+        };
+        let under = under.or(seen.map(|seen| seen.term)).unwrap_or(self.term.token());
+        let run = start.run();
+        let record =
+            TickRecord::ended(&worker, end, took, &reason).remembered(self.writer.memory(&run), under);
+        let close = Close { record: self.writer.record(&run, record), run, seen: start.seen.clone() };
         let cause = if start.cause == TickCause::MadeUp { TickCause::Scheduled } else { start.cause };
-        let entry = self.entry_of(job, start.tick, cause, TickEnd::Lost);
-        let term = term.unwrap_or(entry.term);
-        self.chronicle.enter(job, TickHistory { worker, term, reason: reason.into(), ..entry }, Some(close));
+        let entry = self.entry_of(job, start.tick, cause, end);
+        let attempts = u32::from(took.is_some());
+        self.chronicle.enter(
+            job,
+            TickHistory { worker, term: under, reason, took, attempts, ..entry },
+            Some(close),
+        );
+    }
+
+    /// A later record than the seal found decides on a run: it goes on from there.
+    fn meet(&mut self, index: usize, met: Record, start: Start) {
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        let job = Arc::clone(&entry.plan.job);
+        let again = Start { seen: Some(met.clone()), unknown: false, ..start };
+        match (TickRecord::parse(&met.value), job.delivery) {
+            (Ok(TickRecord::Closed { end, outcome, .. }), _) => {
+                let end = inherited(end, again.remembering);
+                self.close_found(&job, ToClose { start: again, end, why: Some(outcome) });
+            }
+            (Ok(TickRecord::Started { .. }) | Err(_), Delivery::AtMostOnce) => {
+                self.close_found(&job, ToClose { start: again, end: TickEnd::Lost, why: None });
+            }
+            _ => drop(entry.plan.again(again, self.term.quorum().wall())),
+        }
     }
 
     /// Ticks that will not run.
@@ -175,8 +217,8 @@ impl Leader<'_> {
             NotRun::Overlapped(tick) => {
                 let why = "it came due while an earlier run of the job went on";
                 // Without a last word the next leader might take it for one that nobody looked at.
-                let key = TickKey::new(&job.name, tick).key();
-                let close = self.close(&key, None, TickEnd::SkippedOverlap, why, tick);
+                let run = self.unseen(job, tick);
+                let close = self.close(run, None, TickEnd::SkippedOverlap, why);
                 self.enter(job, tick, None, scheduled, TickEnd::SkippedOverlap, why, Some(close));
             }
             NotRun::TooLate(tick) => {
@@ -184,14 +226,14 @@ impl Leader<'_> {
                 self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, why, None);
             }
             NotRun::Changed(tick) => {
-                let why = "the job's schedule or placement was changed while it waited";
-                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, why, None);
+                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, CHANGED, None);
             }
             NotRun::Paused(start) => {
                 let why = "the job was paused while it waited";
-                let close = start.seen.is_some().then(|| {
-                    self.close(&start.key, start.seen.clone(), TickEnd::SkippedPaused, why, start.at)
-                });
+                let close = start
+                    .seen
+                    .is_some()
+                    .then(|| self.close(start.run(), start.seen.clone(), TickEnd::SkippedPaused, why));
                 self.enter(job, start.tick, None, start.cause, TickEnd::SkippedPaused, why, close);
             }
             // Done by an earlier leader: nothing to tell.
@@ -200,7 +242,9 @@ impl Leader<'_> {
                 self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, &why.to_string(), None);
             }
             NotRun::Decided(tick, why) => {
-                self.enter(job, tick, None, scheduled, TickEnd::Lost, &why.to_string(), None);
+                let why = why.to_string();
+                let close = self.close(self.unseen(job, tick), None, TickEnd::Lost, &why);
+                self.enter(job, tick, None, scheduled, TickEnd::Lost, &why, Some(close));
             }
         }
     }
@@ -238,16 +282,16 @@ impl Leader<'_> {
         }
     }
 
-    fn close(
-        &self,
-        key: &Arc<str>,
-        seen: Option<crate::node::Record>,
-        end: TickEnd,
-        why: &str,
-        at: WallTime,
-    ) -> Close {
-        let record = last_word(self.worker(), end, why, at, self.term.token());
-        Close { key: Arc::clone(key), seen, record }
+    /// A run of which no record was found.
+    fn unseen(&self, job: &Job, tick: WallTime) -> RunId {
+        let at = record_from(job, tick, WallTime::default());
+        RunId { key: TickKey::new(&job.name, tick).key(), at, remembering: self.sealed.remembers(at) }
+    }
+
+    fn close(&self, run: RunId, seen: Option<Record>, end: TickEnd, why: &str) -> Close {
+        let record = TickRecord::closed(self.worker(), end, why);
+        let record = record.remembered(self.writer.memory(&run), self.term.token());
+        Close { record: self.writer.record(&run, record), run, seen }
     }
 
     fn worker(&self) -> &str {

@@ -2,15 +2,15 @@
 
 use super::{
     ask::{AskRow, PREFIX},
-    plan::{JobPlan, Start, from, owed, window},
-    rows::{FOR_EVER, highest},
+    plan::{JobPlan, ToClose, from, unfinished, window},
+    rows::highest,
     run::{JobState, StateRow},
     sealed::Sealed,
 };
 use crate::{
     env::WallTime,
     node::Record,
-    schedule::{Job, JobRow, Placement},
+    schedule::{Job, JobRow, Placement, ticks::FOR_EVER},
 };
 use std::{
     cmp::Reverse,
@@ -19,8 +19,9 @@ use std::{
     time::Duration,
 };
 
-/// Where what may start stands in line: priority, then time, then the order of the jobs.
-pub(super) type Turn = (Reverse<i32>, WallTime, usize);
+/// The order in which runs start: those for workers first, for which this worker needs no room; then priority, time, and the
+/// order of the jobs.
+pub(super) type Turn = (bool, Reverse<i32>, WallTime, usize);
 
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -38,8 +39,8 @@ pub(super) struct Entry {
 /// A job about to be led.
 pub(super) struct Found {
     pub(super) entry: Entry,
-    /// What stands as started and will never end.
-    pub(super) lost: Vec<Start>,
+    /// Records to close without another execution.
+    pub(super) closes: Vec<ToClose>,
     /// Whether the ledger knew nothing of it.
     pub(super) is_new: bool,
     /// Whether its row is to be written.
@@ -128,7 +129,7 @@ pub(super) fn find(
     let fresh = || JobRow { since: sealed.begins(now), ..JobRow::default() };
     let mut row = row.take().unwrap_or_else(fresh);
     let spec = job.schedule.spec();
-    let window = kept_for(&job);
+    let window = Some(window(&job));
     let stands = (&row.schedule, &row.rules, row.spread, &row.spec, row.window);
     if stands != (&schedule, &rules, spread, &spec, window) {
         // Rows of older versions say nothing of the schedule: it is taken for the same.
@@ -137,26 +138,28 @@ pub(super) fn find(
         let other_place = !is_new && row.spread != spread;
         moved = other_times || other_place;
         if moved {
-            row.since = now;
+            // Not before what has been opened ahead.
+            let known = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
+            row.since = now.max(known.unwrap_or_default());
             row.ended = None;
         }
         row = JobRow { rev: row.rev + 1, schedule, rules, spread, spec, window, ..row };
         write = true;
     }
-    // Also of a job that is spread now: what stands as started here was begun on a leader, and no worker looks here.
-    let (owed, lost) = if again { (Vec::new(), Vec::new()) } else { owed(&job, sealed) };
-    let after = if again || moved { now } else { from(&job, sealed, row.since, looked, now) };
-    let mut plan = JobPlan::new(job, after, owed, row.paused.is_some());
+    let (runs, closes) = if again { (Vec::new(), Vec::new()) } else { unfinished(&job, sealed) };
+    let after = if moved {
+        row.since
+    } else if again {
+        now
+    } else {
+        from(&job, sealed, row.since, looked, now)
+    };
+    let mut plan = JobPlan::new(job, after, runs, row.paused.is_some());
     plan.since = row.since;
     plan.begin_chain(row.since, row.ended);
     let entry =
         Entry { plan, row, state, registering: false, leaving: false, on_agenda: None, in_line: None };
-    Found { entry, lost, is_new, write }
-}
-
-/// What a job's row is to say of how long the ledger of the leaders remembers its ticks.
-pub(super) fn kept_for(job: &Job) -> Option<Duration> {
-    (job.placement == Placement::Leader).then(|| window(job))
+    Found { entry, closes, is_new, write }
 }
 
 /// What the ledger is to remember for jobs that the seal knows, whether this leader does or not: a later version's
@@ -175,7 +178,7 @@ impl Known {
         for job in sealed.rows(JobRow::PREFIX).filter_map(|(key, _)| key.strip_prefix(JobRow::PREFIX)) {
             let Some((row, _)) = known(sealed, job) else { continue };
             all.window = all.window.max(row.window.unwrap_or_default());
-            sealed.open(job).for_each(|(_, record)| all.hold(job, WallTime::from_micros(record.at)));
+            sealed.unfinished(job).for_each(|(_, record)| all.hold(job, WallTime::from_micros(record.at)));
         }
         for (row, over) in sealed.rows(PREFIX).filter_map(|(_, records)| AskRow::find(records)) {
             if !over {
@@ -319,7 +322,7 @@ mod tests {
         assert!(next > at(13) && next <= at(20), "nothing is made up from before");
         let once = Arc::new((*job(7)).clone().delivery(Delivery::AtMostOnce));
         let mut moved = find(once, &all, None, None, at(13));
-        assert_eq!(moved.lost.iter().map(|start| start.tick).collect::<Vec<_>>(), [at(11)]);
+        assert_eq!(moved.closes.iter().map(|close| close.start.tick).collect::<Vec<_>>(), [at(11)]);
         assert!(moved.entry.plan.start(at(13)).0.is_none());
     }
 
@@ -431,7 +434,7 @@ mod tests {
                 "at least once"
             );
             let once = Arc::new((*spread(job(1))).clone().delivery(Delivery::AtMostOnce));
-            assert_eq!(find(once, &all, None, None, at(13)).lost.len(), 1);
+            assert_eq!(find(once, &all, None, None, at(13)).closes.len(), 1);
         }
     }
 }

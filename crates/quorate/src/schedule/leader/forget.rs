@@ -15,12 +15,16 @@ impl Leader<'_> {
             return;
         }
         self.end_at = self.env.now() + self.retention.every();
-        let mine = self.names.keys().cloned().collect();
         let mut unknown = jobs_of(&self.sealed);
         unknown.retain(|job| !self.names.contains_key(job) && !self.retired.contains_key(job));
         let (retention, group) = (self.retention.clone(), Arc::clone(self.term.group()));
+<<<<<<< integ
         self.ending = Some(self.term.spawn_scoped(async move {
             retention.ended(&mine, unknown).await.unwrap_or_else(|error| {
+=======
+        self.ending = Some(self.term.spawn(async move {
+            retention.ended(unknown).await.unwrap_or_else(|error| {
+>>>>>>> xtip-sched
                 tracing::debug!(group = &*group, "cannot tell which jobs have ended: {error}");
                 Vec::new()
             })
@@ -30,10 +34,6 @@ impl Leader<'_> {
     /// Leaves to pruning what the ledger has of a job that no worker has had for the retention.
     pub(super) fn end_unknown(&mut self, job: &Arc<str>) {
         if self.names.contains_key(job) || self.retired.contains_key(job) {
-            return;
-        }
-        if !jobs_of(&self.sealed).contains(job) {
-            // Only the ledger of spread ticks had it.
             return;
         }
         tracing::info!(

@@ -7,15 +7,18 @@ mod desk;
 mod ended;
 mod entry;
 mod forget;
+mod open_list;
+mod opened;
 mod plan;
 mod roll;
 mod rows;
 mod run;
 mod runner;
 mod sealed;
+mod write;
 
 pub(super) use asked::Asked;
-pub(super) use chronicle::tell;
+pub(super) use open_list::OpenList;
 pub(super) use plan::{needed, ticks_kept};
 pub(super) use runner::{Leading, lead};
 

@@ -1,12 +1,12 @@
 //! What the leader has to do for one job, as a pure function of the sealed ledger and the wall clock.
 
-use super::sealed::Sealed;
+use super::{opened::Withdraw, sealed::Sealed, write::RunId};
 use crate::{
     env::WallTime,
     node::Record,
     schedule::{
         DUE_MAX, Decision, Delivery, Due, Job, Misfire, Overlap, Placement, RequestId, SkipReason, Skipped,
-        TickCause, TickKey, due_with, rules::Jitter, work::Cancel,
+        TickCause, TickEnd, TickKey, TickRecord, due_with, inherited, rules::Jitter, work::Cancel,
     },
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -26,6 +26,11 @@ const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
 /// And at most as many ticks: a new leader has to read them all, and could not seal a ledger without bounds.
 const HELD_RECORDS: u128 = 1_000_000;
 
+/// The longest time by which any version opens a run ahead of its tick.
+pub(super) const AHEAD_MAX: Duration = Duration::from_secs(30);
+/// The most ticks of one job that are opened ahead at once.
+const AHEAD_RUNS: usize = 1_000;
+
 /// A run to make, and the record that stands for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Start {
@@ -33,8 +38,12 @@ pub(super) struct Start {
     pub(super) cause: TickCause,
     /// Under which key it stands in the ledger.
     pub(super) key: Arc<str>,
-    /// The time of its record: the tick's; of a run that somebody asked for, since when it may have been started.
+    /// The earliest time at which a record of it may exist.
     pub(super) at: WallTime,
+    /// A majority of the sealed nodes remembers that time.
+    pub(super) remembering: bool,
+    /// No worker starts it before this time.
+    pub(super) not_before: WallTime,
     pub(super) seen: Option<Record>,
     /// Too few nodes can remember a record of this time: its start cannot reach a majority that counts.
     pub(super) unknown: bool,
@@ -51,6 +60,28 @@ impl Start {
     pub(super) fn request(&self) -> Option<RequestId> {
         self.cause.request()
     }
+
+    pub(super) fn run(&self) -> RunId {
+        RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
+    }
+
+    /// Whether a worker executes it: it is open, or is to be opened.
+    pub(super) fn is_for_workers(&self, job: &Job) -> bool {
+        let open = || {
+            let seen = self.seen.as_ref();
+            seen.is_some_and(|seen| matches!(TickRecord::parse(&seen.value), Ok(TickRecord::Open(_))))
+        };
+        job.placement == Placement::Spread || open()
+    }
+}
+
+/// A run whose record a new leader closes without another execution.
+#[derive(Debug, PartialEq)]
+pub(super) struct ToClose {
+    pub(super) start: Start,
+    pub(super) end: TickEnd,
+    /// The reason, where an earlier leader gave one.
+    pub(super) why: Option<Arc<str>>,
 }
 
 /// A run that goes on.
@@ -61,6 +92,8 @@ pub(super) struct Going {
     pub(super) at: WallTime,
     pub(super) request: Option<RequestId>,
     pub(super) cancel: Cancel,
+    /// Ends it before a worker takes it, where it is open to workers.
+    pub(super) withdraw: Option<Withdraw>,
 }
 
 /// The ticks of one job that run or wait to be run.
@@ -87,6 +120,8 @@ pub(super) struct JobPlan {
     /// Where ticks hang on ends, the next one, once the run before it has ended.
     link: Option<WallTime>,
     pub(super) paused: bool,
+    /// How long before its time a run is opened to workers.
+    pub(super) ahead: Duration,
 }
 
 /// Ticks that will not run, and why.
@@ -132,6 +167,7 @@ impl JobPlan {
             next: None,
             link: None,
             paused,
+            ahead: Duration::ZERO,
         };
         if !plan.job.schedule.is_after_end() {
             plan.next = plan.next_due(plan.job.schedule.next_after(from));
@@ -166,7 +202,7 @@ impl JobPlan {
     /// Decides on the ticks that have come due.
     pub(super) fn look(&mut self, sealed: &Sealed, now: WallTime) -> Looked {
         self.take_up(now);
-        if self.paused || self.job.placement == Placement::Spread {
+        if self.paused {
             return Looked::default();
         }
         if self.job.schedule.is_after_end() {
@@ -189,14 +225,43 @@ impl JobPlan {
         if behind {
             self.overtake(&mut looked.not_run);
         }
+        self.open_ahead(sealed, now, &mut looked);
         looked
+    }
+
+    /// Decides on ticks that are yet to come, so that an election delays none of them for the workers.
+    fn open_ahead(&mut self, sealed: &Sealed, now: WallTime, looked: &mut Looked) {
+        let upto = now + self.ahead;
+        for _ in 0..AHEAD_RUNS {
+            let Some(tick) = self.next_ahead().filter(|tick| self.jitter.ripe(*tick) <= upto) else { break };
+            self.looked = tick;
+            self.decide(sealed, tick, now, false, looked);
+            self.next = self.next_due(self.job.schedule.next_after(tick));
+        }
+    }
+
+    /// The next tick, where the overlap rule permits that it is opened before its time.
+    fn next_ahead(&self) -> Option<WallTime> {
+        let idle =
+            || !self.is_busy() && self.waiting.is_empty() && self.asked.is_empty() && self.put_off.is_empty();
+        let may = !self.ahead.is_zero()
+            && self.job.placement == Placement::Spread
+            && !self.job.schedule.is_after_end()
+            && (self.job.overlap == Overlap::Allow || idle());
+        self.next.filter(|_| may).and_then(|_| self.job.schedule.next_after(self.looked))
+    }
+
+    /// The earliest time at which a record of a tick may exist.
+    fn record_from(&self, tick: WallTime) -> WallTime {
+        record_from(&self.job, tick, self.since)
     }
 
     fn decide(&mut self, sealed: &Sealed, tick: WallTime, now: WallTime, behind: bool, looked: &mut Looked) {
         let key = TickKey::new(&self.job.name, tick).key();
-        let decided = sealed.decide(self.job.delivery, &key, tick);
+        let at = self.record_from(tick);
+        let decided = sealed.decide(self.job.delivery, &key, at);
         match decided.decision {
-            // What stands as started has been dealt with when the term began.
+            // What has a record that is not closed has been dealt with when the term began.
             _ if decided.seen.is_some() => {}
             Decision::Skip(why) => looked.not_run.push(NotRun::Decided(tick, why)),
             Decision::Run | Decision::AskAgain => {
@@ -209,8 +274,11 @@ impl JobPlan {
                     looked.stop_for = Some(tick);
                 }
                 let cause = if made_up { TickCause::MadeUp } else { TickCause::Scheduled };
-                let unknown = decided.unknown;
-                self.waiting.push_back(Start { tick, cause, key, at: tick, seen: None, unknown, times: 0 });
+                let (unknown, remembering) = (decided.unknown, decided.remembering);
+                let not_before = self.jitter.ripe(tick);
+                let start =
+                    Start { tick, cause, key, at, remembering, not_before, seen: None, unknown, times: 0 };
+                self.waiting.push_back(start);
             }
         }
     }
@@ -274,7 +342,8 @@ impl JobPlan {
 
     /// When to look at the job again.
     pub(super) fn wake(&self) -> Option<WallTime> {
-        let next = self.next.filter(|_| self.job.placement == Placement::Leader);
+        let ahead = if self.next_ahead().is_some() { self.ahead } else { Duration::ZERO };
+        let next = self.next.map(|next| next - ahead);
         next.into_iter().chain(self.put_off.iter().map(|(at, _)| *at)).min()
     }
 
@@ -306,6 +375,14 @@ impl JobPlan {
         let put_off: Vec<(WallTime, Start)> = put_off;
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         waiting.chain(put_off.into_iter().map(|(_, start)| start)).map(NotRun::Paused).collect()
+    }
+
+    /// Ends the runs that are open, unless a worker has taken them.
+    pub(super) fn withdraw(&self, end: TickEnd, why: &str) {
+        self.running
+            .iter()
+            .filter_map(|going| going.withdraw.as_ref())
+            .for_each(|run| run.withdraw(end, why));
     }
 
     /// Ticks after `now` are due again; gives the span of those that were not, since `paused`. (A leader that has
@@ -370,13 +447,12 @@ impl JobPlan {
     }
 
     /// The tick that may start now, if any may.
-    pub(super) fn head(&self) -> Option<WallTime> {
+    pub(super) fn head(&self) -> Option<&Start> {
         let beside = self.job.overlap == Overlap::Allow;
         let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
         let alone = !self.running.iter().any(|going| going.request.is_some());
         let asked = || self.asked.front().filter(|_| alone && (beside || !self.is_busy()));
-        let next = if self.asked_next { asked().or(waiting) } else { waiting.or_else(asked) };
-        next.map(|start| start.tick)
+        if self.asked_next { asked().or(waiting) } else { waiting.or_else(asked) }
     }
 
     /// What [`JobPlan::head`] names; where runs outlast the gap between ticks something always waits.
@@ -409,22 +485,45 @@ impl JobPlan {
     }
 }
 
-/// What is owed to ticks of a job that stand as started and not ended: runs under at-least-once (the first), and
-/// nothing but an entry that they are lost under at-most-once (the second).
-pub(super) fn owed(job: &Job, sealed: &Sealed) -> (Vec<Start>, Vec<Start>) {
-    let open = sealed.open(&job.name).map(|(tick, record)| Start {
-        tick,
-        cause: TickCause::MadeUp,
-        key: TickKey::new(&job.name, tick).key(),
-        at: tick,
-        seen: Some(record),
-        unknown: false,
-        times: 0,
-    });
-    match job.delivery {
-        Delivery::AtLeastOnce => (open.collect(), Vec::new()),
-        Delivery::AtMostOnce => (Vec::new(), open.collect()),
+/// The earliest time at which a record of a tick may exist, of a job whose ticks are due `since` then.
+pub(super) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
+    match job.placement {
+        Placement::Leader => tick,
+        Placement::Spread => (tick - AHEAD_MAX).max(since).min(tick),
     }
+}
+
+/// What a new leader does with the ticks of a job that have a record and no settled end: runs to make or to go on with, and
+/// records to close.
+pub(super) fn unfinished(job: &Job, sealed: &Sealed) -> (Vec<Start>, Vec<ToClose>) {
+    let (mut runs, mut closes) = (Vec::new(), Vec::new());
+    for (tick, record) in sealed.unfinished(&job.name) {
+        let at = WallTime::from_micros(record.at);
+        let mut start = Start {
+            tick,
+            cause: TickCause::MadeUp,
+            key: TickKey::new(&job.name, tick).key(),
+            at,
+            remembering: sealed.remembers(at),
+            not_before: tick,
+            seen: Some(record.clone()),
+            unknown: false,
+            times: 0,
+        };
+        match (TickRecord::parse(&record.value), job.delivery) {
+            (Ok(TickRecord::Open(open)), _) => {
+                (start.cause, start.not_before) = (open.cause, open.not_before);
+                runs.push(start);
+            }
+            (Ok(TickRecord::Closed { end, outcome, .. }), _) => {
+                let end = inherited(end, start.remembering);
+                closes.push(ToClose { start, end, why: Some(outcome) });
+            }
+            (_, Delivery::AtLeastOnce) => runs.push(start),
+            (_, Delivery::AtMostOnce) => closes.push(ToClose { start, end: TickEnd::Lost, why: None }),
+        }
+    }
+    (runs, closes)
 }
 
 /// After which time ticks are due for a leader that begins `now`: what is within the misfire window, and what came
@@ -445,7 +544,9 @@ pub(super) fn from(
 
 /// How long after its time a tick of a job may still be made up, in whole milliseconds, as its row has it.
 pub(super) fn window(job: &Job) -> Duration {
-    let window = job.misfire.within().max(LATE_AFTER) + job.jitter;
+    // A record of a run that is opened ahead is older than its tick.
+    let ahead = if job.placement == Placement::Spread { AHEAD_MAX } else { Duration::ZERO };
+    let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
@@ -454,7 +555,7 @@ pub(super) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
 }
 
-/// For how long records of a job are of use at most, whether its ticks are spread or not.
+/// For how long records of a job are of use at most.
 pub(in crate::schedule) fn needed(job: &Job, max_clock_offset: Duration) -> Duration {
     kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
 }
@@ -467,10 +568,7 @@ pub(super) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration 
         job.timeout.map(|timeout| timeout.saturating_mul(most).saturating_add(pauses))
     });
     let held = runs.max().unwrap_or_default().max(HELD_MAX);
-    let ticks: u128 = jobs
-        .filter(|job| job.placement == Placement::Leader)
-        .map(|job| held.as_nanos() / job.gap.as_nanos().max(1))
-        .sum();
+    let ticks: u128 = jobs.map(|job| held.as_nanos() / job.gap.as_nanos().max(1)).sum();
     let parts = ticks / HELD_RECORDS + 1;
     held / u32::try_from(parts).unwrap_or(u32::MAX)
 }
@@ -484,13 +582,8 @@ pub(super) fn low_water(now: WallTime, kept: Duration, wanted: Option<WallTime>,
 
 /// How many ticks of a job the ledger has to keep, at the job's busiest.
 pub(in crate::schedule) fn ticks_kept(job: &Job) -> u128 {
-    let kept = job.misfire.within() + job.jitter + KEPT_BESIDES + super::runner::PRUNE_EVERY;
+    let kept = window(job) + KEPT_BESIDES + super::runner::PRUNE_EVERY;
     kept.as_nanos() / job.gap.as_nanos().max(1) + 1
-}
-
-/// Whether a failed start may be tried under `delivery` over a record that the seal did not show.
-pub(super) fn start_over(delivery: Delivery, standing: &Record) -> bool {
-    !standing.last && delivery == Delivery::AtLeastOnce
 }
 
 #[cfg(test)]

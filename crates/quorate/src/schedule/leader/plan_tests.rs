@@ -26,7 +26,7 @@ fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
     let (start, _) = plan.start(now);
     let start = start?;
     let (key, tick, at, request) = (start.key.clone(), start.tick, start.at, start.request());
-    plan.running.push(Going { key, tick, at, request, cancel: Cancel::default() });
+    plan.running.push(Going { key, tick, at, request, cancel: Cancel::default(), withdraw: None });
     Some(start.tick)
 }
 
@@ -42,16 +42,17 @@ fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
 fn asked(tick: u64) -> Start {
     let cause = TickCause::Triggered { id: RequestId::from_u128(u128::from(tick)) };
     let key = format!("run/{tick}").into();
-    Start { tick: at(tick), cause, key, at: at(tick), seen: None, unknown: false, times: 0 }
+    let (tick, remembering) = (at(tick), true);
+    Start { tick, cause, key, at: tick, remembering, not_before: tick, seen: None, unknown: false, times: 0 }
 }
 
 #[test]
 fn what_the_old_leader_did_is_not_done_again_and_what_it_missed_is_made_up() {
     let sealed = sealed(&[12], &[10, 11]);
     let once = job(Delivery::AtMostOnce);
-    let (owed, lost) = owed(&once, &sealed);
+    let (owed, lost) = unfinished(&once, &sealed);
     assert!(owed.is_empty());
-    assert_eq!(lost.iter().map(|start| start.tick).collect::<Vec<_>>(), [at(12)], "it will never end");
+    assert_eq!(lost.iter().map(|close| close.start.tick).collect::<Vec<_>>(), [at(12)], "it will never end");
     let mut plan = plan(once, at(9));
     let looked = plan.look(&sealed, at(15));
     assert_eq!(ticks(&mut plan, at(15)), [(at(13), true), (at(14), false), (at(15), false)]);
@@ -65,7 +66,7 @@ fn what_the_old_leader_did_is_not_done_again_and_what_it_missed_is_made_up() {
 fn at_least_once_runs_again_what_was_started_over_the_record_that_stands() {
     let sealed = sealed(&[3, 12], &[10, 11]);
     let least = job(Delivery::AtLeastOnce);
-    let (owed, lost) = owed(&least, &sealed);
+    let (owed, lost) = unfinished(&least, &sealed);
     assert!(lost.is_empty());
     let mut plan = JobPlan::new(Arc::new(least), at(11), owed, false);
     plan.look(&sealed, at(12));
@@ -97,9 +98,9 @@ fn a_job_that_runs_keeps_its_own_next_tick_waiting() {
     plan.look(&sealed, at(11));
     assert_eq!(start(&mut plan, at(11)), Some(at(11)));
     plan.look(&sealed, at(12));
-    assert_eq!((plan.head(), start(&mut plan, at(12))), (None, None), "never beside itself");
+    assert!(plan.head().is_none() && start(&mut plan, at(12)).is_none(), "never beside itself");
     plan.running.clear();
-    assert_eq!(plan.head(), Some(at(12)));
+    assert_eq!(plan.head().map(|start| start.tick), Some(at(12)));
     assert_eq!(start(&mut plan, at(13)), Some(at(12)));
     plan.running.clear();
     plan.look(&sealed, at(14));
@@ -208,7 +209,7 @@ fn jitter_puts_the_run_off_and_what_is_late_is_counted_from_there() {
     early.look(&sealed, at(11) + delay - Duration::from_micros(1));
     assert_eq!(early.head(), None);
     early.look(&sealed, at(11) + delay);
-    assert_eq!(early.head(), Some(at(11)), "its time is its own");
+    assert_eq!(early.head().map(|start| start.tick), Some(at(11)), "its time is its own");
     let late = |after| {
         let mut plan = plan(jittered.clone(), at(10));
         plan.look(&sealed, at(11) + delay + after).not_run
@@ -229,7 +230,7 @@ fn what_was_asked_for_has_its_turn_though_something_always_waits() {
     // Each run lasts longer than the gap to the next tick.
     for second in [13, 15, 17, 19, 21] {
         plan.look(&sealed, at(second));
-        let head = plan.head();
+        let head = plan.head().map(|start| start.tick);
         begun.extend(start(&mut plan, at(second)));
         assert_eq!(begun.last(), head.as_ref(), "what the line says is what starts");
         plan.running.clear();
@@ -289,15 +290,52 @@ fn a_change_counts_from_what_was_looked_at_though_the_clock_has_stepped_back() {
     assert_eq!(plan.next, Some(at(13)), "neither 11 nor 12 is started a second time");
 }
 
+fn for_any_worker(overlap: Overlap) -> JobPlan {
+    let mut plan = plan(job(Delivery::AtMostOnce).placement(Placement::Spread).overlap(overlap), at(10));
+    (plan.since, plan.ahead) = (at(10), 3 * SECOND);
+    plan
+}
+
 #[test]
-fn what_was_spread_is_not_made_up_by_the_leader_that_takes_it_over() {
+fn runs_for_any_worker_are_opened_ahead_where_they_may_run_side_by_side() {
     let sealed = sealed(&[], &[]);
-    let spread = job(Delivery::AtMostOnce).placement(crate::schedule::Placement::Spread);
-    // A leader never looks at a job that is spread.
-    let mut plan = plan(spread, at(10));
-    plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(15));
-    plan.look(&sealed, at(16));
-    assert_eq!(ticks(&mut plan, at(16)), [(at(16), false)]);
+    let mut plan = for_any_worker(Overlap::Allow);
+    assert_eq!(plan.wake(), Some(at(8)), "before it is due");
+    assert_eq!(plan.look(&sealed, at(10)), Looked::default());
+    let (first, _) = plan.start(at(10));
+    let first = first.unwrap();
+    assert_eq!((first.tick, first.not_before, first.at), (at(11), at(11), at(10)));
+    assert!(first.remembering && first.is_for_workers(&plan.job));
+    assert_eq!(ticks(&mut plan, at(10)), [(at(12), false), (at(13), false)]);
+    assert_eq!((plan.wake(), plan.looked()), (Some(at(11)), at(13)));
+    assert_eq!(plan.look(&sealed, at(10)), Looked::default(), "once");
+}
+
+#[test]
+fn of_runs_that_may_not_overlap_only_the_next_is_opened_ahead_and_none_behind_another() {
+    let sealed = sealed(&[], &[]);
+    let mut plan = for_any_worker(Overlap::Queue);
+    plan.look(&sealed, at(10));
+    assert_eq!(start(&mut plan, at(10)), Some(at(11)));
+    assert_eq!(plan.wake(), Some(at(12)), "the next is looked at when it is due");
+    plan.look(&sealed, at(12));
+    assert_eq!(start(&mut plan, at(12)), None, "the first is not closed");
+    plan.running.clear();
+    assert_eq!(start(&mut plan, at(12)), Some(at(12)));
+    plan.running.clear();
+    plan.look(&sealed, at(12));
+    assert_eq!(start(&mut plan, at(12)), Some(at(13)), "and the next ahead again");
+}
+
+#[test]
+fn another_placement_counts_anew_after_what_was_opened_ahead() {
+    let sealed = sealed(&[], &[]);
+    let mut plan = for_any_worker(Overlap::Allow);
+    plan.look(&sealed, at(10));
+    let given_up = plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(11));
+    assert_eq!(given_up, [11, 12, 13].map(|tick| NotRun::Changed(at(tick))));
+    plan.look(&sealed, at(14));
+    assert_eq!((plan.since, ticks(&mut plan, at(14))), (at(13), vec![(at(14), false)]));
 }
 
 #[test]
@@ -450,8 +488,9 @@ fn a_chain_goes_on_after_a_pause_and_after_what_is_owed() {
     plan.pause();
     assert_eq!(plan.resume(at(10), at(100)), None);
     assert_eq!(plan.next, Some(at(107)));
-    let owed = super::owed(&plan.job, &super::super::sealed::tests::sealed(&[10], &[]));
+    let owed = super::unfinished(&plan.job, &super::super::sealed::tests::sealed(&[10], &[]));
     let mut interrupted = JobPlan::new(plan.job.clone(), at(0), owed.0, false);
     interrupted.begin_chain(at(0), Some(at(3)));
-    assert_eq!((interrupted.next, interrupted.head()), (None, Some(at(10))), "its end brings the next");
+    let head = interrupted.head().map(|start| start.tick);
+    assert_eq!((interrupted.next, head), (None, Some(at(10))), "its end brings the next");
 }

@@ -1,10 +1,13 @@
 //! Which jobs the leader has: taken over when the term begins, and as they come and go while it lasts.
 
 use super::{
-    entry::{find, kept_for},
+    desk::REMOVED,
+    ended::CHANGED,
+    entry::find,
+    plan::{AHEAD_MAX, window},
     runner::Leader,
 };
-use crate::schedule::{Job, JobRow, Placement};
+use crate::schedule::{Job, JobRow, Placement, TickEnd};
 use std::sync::Arc;
 
 /// So many jobs are taken over before other tasks have their turn: the lease must be extended.
@@ -47,6 +50,7 @@ impl Leader<'_> {
         let retired = self.retired.remove(&job.name);
         let again = retired.is_some();
         let mut found = find(Arc::clone(&job), &self.sealed, self.looked, retired, now);
+        found.entry.plan.ahead = (self.leading.ttl * 2).min(AHEAD_MAX);
         let index = self.vacant.pop().unwrap_or(self.entries.len());
         if found.write {
             let (key, value) = (JobRow::key(&job.name), found.entry.row.to_value());
@@ -74,9 +78,9 @@ impl Leader<'_> {
             Some(vacant) => *vacant = Some(found.entry),
             None => self.entries.push(Some(found.entry)),
         }
-        let chained = !found.lost.is_empty();
-        for start in found.lost {
-            self.lost(&job, &start);
+        let chained = !found.closes.is_empty();
+        for close in found.closes {
+            self.close_found(&job, close);
         }
         if chained {
             self.link(index);
@@ -110,11 +114,14 @@ impl Leader<'_> {
             }
             let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
             let spread = job.placement == Placement::Spread;
-            let window = kept_for(&job);
+            let window = Some(window(&job));
             entry.row = JobRow { rev, schedule, rules, spec, spread, window, ..entry.row.clone() };
             self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
         }
         let before = Arc::clone(&entry.plan.job);
+        if before.schedule != job.schedule || before.placement != job.placement {
+            entry.plan.withdraw(TickEnd::SkippedMisfire, CHANGED);
+        }
         for not in entry.plan.replace(job, now) {
             self.not_run(&before, not);
         }
@@ -127,6 +134,7 @@ impl Leader<'_> {
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.leaving = true;
         entry.plan.unask();
+        entry.plan.withdraw(TickEnd::Cancelled, REMOVED);
         let retired = entry.retire(now);
         let name = Arc::clone(&entry.plan.job.name);
         self.rows.close(&JobRow::key(&name), retired.row().to_value(), now, false);
@@ -148,7 +156,8 @@ impl Leader<'_> {
             self.agenda.extend(next.map(|at| (at, index)));
         }
         let priority = std::cmp::Reverse(entry.plan.job.priority);
-        let turn = entry.plan.head().filter(|_| !asleep).map(|tick| (priority, tick, index));
+        let turn = entry.plan.head().filter(|_| !asleep);
+        let turn = turn.map(|start| (!start.is_for_workers(&entry.plan.job), priority, start.tick, index));
         if entry.in_line != turn {
             if let Some(turn) = std::mem::replace(&mut entry.in_line, turn) {
                 self.line.remove(&turn);

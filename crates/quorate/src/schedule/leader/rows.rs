@@ -16,7 +16,8 @@ use crate::{
     election::Term,
     env::{ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
-    node::{FencingToken, Record},
+    node::Record,
+    schedule::ticks::FOR_EVER,
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{
@@ -32,8 +33,6 @@ const WRITE_AGAIN: Duration = Duration::from_millis(50);
 const WRITE_AGAIN_MAX: Duration = Duration::from_secs(2);
 /// How many rows are on their way at once.
 const AT_ONCE: usize = 256;
-/// The time of records that pruning never reaches: the largest that a node's Lua can compare.
-pub(super) const FOR_EVER: WallTime = WallTime::from_micros(FencingToken::MAX.get());
 
 /// A row to write.
 #[derive(Debug)]
@@ -294,6 +293,7 @@ pub(super) fn highest<'a, T, K: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::FencingToken;
 
     fn put(value: &str, patient: bool) -> (Put, oneshot::Receiver<Result<(), Arc<str>>>) {
         let (to, answer) = oneshot::channel();

@@ -1,34 +1,31 @@
 //! One run of one tick: *started* to a majority, a last look, the work, *done*.
 
 use super::{
-    plan::{Start, start_over},
+    plan::Start,
     rows::Rows,
+    write::{NotWritten, RunWriter},
 };
 use crate::{
     election::Term,
     env::{BootTime, WallTime},
-    ledger::{Ledger, LedgerError},
-    node::Record,
+    ledger::LedgerError,
+    node::{FencingToken, Record},
     sabotage::Sabotage,
     schedule::{
         Delivery, Job, TickCause, TickEnd, TickRecord,
-        work::{Cancel, Hold, Work, WorkEnd, Worked},
+        work::{Cancel, Hold, Said, Work, Worked},
     },
 };
 use std::{
-    fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
-
-/// Between attempts to write without a majority.
-const WRITE_AGAIN: Duration = Duration::from_millis(50);
 
 /// A tick about to run.
 pub(super) struct Run {
     pub(super) job: Arc<Job>,
     pub(super) start: Start,
-    pub(super) ledger: Ledger,
+    pub(super) writer: RunWriter,
     pub(super) term: Term,
     pub(super) rows: Rows,
     pub(super) state: JobState,
@@ -89,12 +86,12 @@ impl JobState {
         Some(serde_json::to_string(&*standing).unwrap_or_default().into())
     }
 
-    fn text(&self) -> Option<Arc<str>> {
+    pub(super) fn text(&self) -> Option<Arc<str>> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
     }
 
     /// Has it written; the wait is for a majority, or for the news that there is none.
-    fn leave(
+    pub(super) fn leave(
         &self,
         text: Arc<str>,
         rows: &Rows,
@@ -115,7 +112,8 @@ impl Run {
         }
         let started = match self.write_started().await {
             Ok(record) => record,
-            Err(error) => return Outcome::NotStarted(error),
+            Err(NotWritten::Ledger(error)) => return Outcome::NotStarted(error),
+            Err(NotWritten::Met(met)) => return Outcome::Met(met, Box::new(self.start)),
         };
         // A pause may lie between the write and here: a later leader may have made this tick up.
         let looks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
@@ -135,7 +133,7 @@ impl Run {
             tick: self.start.tick,
             cause: self.start.cause,
             hold: Hold::Term(self.term.clone()),
-            state: self.state.text(),
+            said: Said::new(self.state.text(), self.job.keep_output),
             cancel: self.cancel.clone(),
             grace: self.grace,
         };
@@ -151,99 +149,71 @@ impl Run {
         {
             tracing::warn!(job = &*self.job.name, "its state does not stand on a majority yet: {error}");
         }
-        let (end, record) = match end {
-            WorkEnd::Done => (TickEnd::Done, TickRecord::done(self.worker(), took, "")),
-            WorkEnd::Failed => (TickEnd::Failed, TickRecord::failed(self.worker(), took, &worked.reason)),
-            WorkEnd::TimedOut => (TickEnd::TimedOut, self.closed(TickEnd::TimedOut, &worked)),
-            WorkEnd::Cancelled => (TickEnd::Cancelled, self.closed(TickEnd::Cancelled, &worked)),
-            WorkEnd::Interrupted => {
-                let cause = match self.start.cause {
-                    TickCause::Scheduled => TickCause::MadeUp,
-                    other => other,
-                };
-                let times = self.start.times + 1;
-                let again = Start { cause, seen: Some(started), times, ..self.start };
-                return Outcome::Interrupted(Ran { began, worked }, Box::new(again));
-            }
+        let Some(end) = end.of_tick() else {
+            let cause = match self.start.cause {
+                TickCause::Scheduled => TickCause::MadeUp,
+                other => other,
+            };
+            let times = self.start.times + 1;
+            let again = Start { cause, seen: Some(started), times, ..self.start };
+            return Outcome::Interrupted(Ran::here(began, worked), Box::new(again));
         };
-        self.write_last(&started, record).await;
-        Outcome::Ended(end, Ran { began, worked })
-    }
-
-    fn closed(&self, end: TickEnd, worked: &Worked) -> TickRecord {
-        TickRecord::closed(self.worker(), end, &worked.reason)
+        let record = TickRecord::ended(self.writer.worker(), end, Some(took), &worked.reason);
+        self.write_last(started, record).await;
+        Outcome::Ended(end, Ran::here(began, worked))
     }
 
     /// Writes *started* until a majority has it.
-    async fn write_started(&self) -> Result<Record, LedgerError> {
-        let record = TickRecord::started(self.worker());
-        let record = record.into_record(self.start.at, self.term.token(), false);
-        let mut seen = self.start.seen.clone();
-        loop {
-            match self.ledger.write(&self.start.key, seen.as_ref(), &record).await {
-                Ok(()) => return Ok(record),
-                // A majority that could remember it is not to be had: at least once means to run it still.
-                Err(LedgerError::NoMajority(_)) if self.start.unknown => return Ok(record),
-                Err(LedgerError::Forgotten(_)) if self.job.delivery == Delivery::AtLeastOnce => {
-                    return Ok(record);
-                }
-                // A minority's record, which the seal did not show.
-                Err(LedgerError::Standing(other))
-                    if start_over(self.job.delivery, &other) && seen.as_ref() != Some(&other) =>
-                {
-                    seen = Some(other);
-                }
-                Err(error @ LedgerError::NoMajority(_)) => self.pause(error).await?,
-                Err(error) => return Err(error),
+    async fn write_started(&self) -> Result<Record, NotWritten> {
+        let run = self.start.run();
+        let record = self.writer.record(&run, TickRecord::started(self.writer.worker()));
+        let unknown = self.start.unknown;
+        match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
+            // A majority that could remember it is not to be had: at least once means to run it still.
+            Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
+            Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
+                if self.job.delivery == Delivery::AtLeastOnce =>
+            {
+                Ok(record)
             }
+            written => written.map(|()| record),
         }
     }
 
-    /// Writes the last word while the term lasts. Short of it, an at-least-once tick runs again.
-    async fn write_last(&self, started: &Record, last: TickRecord) {
-        let record = last.into_record(self.start.at, self.term.token(), true);
-        loop {
-            match self.ledger.write(&self.start.key, Some(started), &record).await {
-                Ok(()) => return,
-                Err(LedgerError::NoMajority(_)) if self.start.unknown => return,
-                Err(error @ LedgerError::NoMajority(_)) => {
-                    if let Err(error) = self.pause(error).await {
-                        tracing::warn!(job = &*self.job.name, "not recorded: {error}");
-                        return;
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(job = &*self.job.name, "not recorded: {error}");
-                    return;
-                }
-            }
+    /// Writes the end while the term lasts. Short of it, an at-least-once tick runs again.
+    async fn write_last(&self, started: Record, last: TickRecord) {
+        let run = self.start.run();
+        let last = last.remembered(self.writer.memory(&run), self.term.token());
+        let record = self.writer.record(&run, last);
+        match self.writer.write(&run, Some(started), &record, self.start.unknown).await {
+            Ok(()) => {}
+            Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if self.start.unknown => {}
+            Err(error) => tracing::warn!(job = &*self.job.name, "not recorded: {error}"),
         }
-    }
-
-    /// Waits a little, unless the term has ended.
-    async fn pause(&self, error: LedgerError) -> Result<(), LedgerError> {
-        if !self.term.is_valid() {
-            return Err(error);
-        }
-        self.term.env().sleep(WRITE_AGAIN).await;
-        Ok(())
     }
 
     /// The clock is looked at as well: after a pause the signal may be behind it.
     fn stopped(&self) -> bool {
         self.term.step_down_token().is_cancelled() || !self.term.is_valid()
     }
-
-    fn worker(&self) -> &str {
-        &self.term.quorum().config().worker
-    }
 }
 
 /// What a run came to.
 #[derive(Debug)]
 pub(super) struct Ran {
-    pub(super) began: WallTime,
+    /// When its first attempt began, where it had one.
+    pub(super) began: Option<WallTime>,
     pub(super) worked: Worked,
+    /// The worker that executed it, where that is not the leader's own executor.
+    pub(super) worker: Option<Arc<str>>,
+    /// The term under which the history has it, where that is not the leader's.
+    pub(super) term: Option<FencingToken>,
+}
+
+impl Ran {
+    fn here(began: WallTime, worked: Worked) -> Self {
+        Self { began: Some(began), worked, worker: None, term: None }
+    }
 }
 
 /// What a run of one tick came to.
@@ -253,17 +223,9 @@ pub(super) enum Outcome {
     /// Ended before it was done; an at-least-once tick will run again, over this record.
     Interrupted(Ran, Box<Start>),
     NotStarted(LedgerError),
+    /// This record of an earlier term decides instead.
+    Met(Record, Box<Start>),
     Abandoned,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended(TickEnd::Done, ran) => write!(f, "done in {:.1?}", ran.worked.took),
-            Self::Ended(end, ran) => write!(f, "{end} after {:.1?}: {}", ran.worked.took, ran.worked.reason),
-            Self::Interrupted(..) => f.write_str("interrupted: it will run again"),
-            Self::NotStarted(why) => write!(f, "not started: {why}"),
-            Self::Abandoned => f.write_str("not started: the term ended before"),
-        }
-    }
+    /// It is open to workers, and the next leader goes on with it.
+    Left,
 }

@@ -6,12 +6,16 @@ use super::{
     chronicle::{Chronicle, Ends},
     desk::Accepted,
     entry::{Entry, Known, Retired},
-    plan::{Going, Looked, held, kept, low_water, window},
+    open_list::OpenList,
+    opened::{Opened, Withdraw},
+    plan::{Going, Looked, Start, held, kept, low_water, window},
     rows::{Rows, highest},
     run::{Began, Outcome, Run},
     sealed::Sealed,
+    write::RunWriter,
 };
 use crate::{
+    claim::Slots,
     election::Term,
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
@@ -55,6 +59,8 @@ pub(in crate::schedule) struct Leading {
     pub(in crate::schedule) roster: Roster,
     pub(in crate::schedule) ledger: Ledger,
     pub(in crate::schedule) term: Term,
+    /// How long a crashed leader blocks the others; runs are opened to workers two of these ahead.
+    pub(in crate::schedule) ttl: Duration,
     /// How many runs there may be at once.
     pub(in crate::schedule) max_running: usize,
     /// How long a run that is cancelled has to end.
@@ -124,6 +130,11 @@ pub(super) struct Leader<'a> {
     pub(super) sealed: Sealed,
     pub(super) rows: Rows,
     pub(super) chronicle: Chronicle,
+    pub(super) writer: RunWriter,
+    slots: Slots,
+    list: OpenList,
+    /// How many runs this worker executes.
+    executing: usize,
     pub(super) entries: Vec<Option<Entry>>,
     /// Which places of it are free.
     pub(super) vacant: Vec<usize>,
@@ -163,6 +174,8 @@ pub(super) struct Leader<'a> {
 /// That a run has ended.
 pub(super) struct Ended {
     pub(super) job: usize,
+    /// Whether this worker executed it.
+    here: bool,
     pub(super) key: Arc<str>,
     pub(super) tick: WallTime,
     pub(super) cause: TickCause,
@@ -175,7 +188,13 @@ impl<'a> Leader<'a> {
         let read = |record: &crate::node::Record| record.value.parse().ok().map(WallTime::from_micros);
         let looked = highest(sealed.row(LOOKED), read, |at| *at).map(|(at, _)| at);
         let known = Known::new(&sealed);
+        let slots = Slots::new(term.quorum(), term.group(), leading.ttl, leading.grace);
+        let list = OpenList::new(&rows, sealed.row(OpenList::KEY), &sealed.unfinished_keys());
         Self {
+            writer: RunWriter::new(&leading.ledger, term),
+            slots,
+            list,
+            executing: 0,
             leading,
             env,
             term,
@@ -223,7 +242,8 @@ impl<'a> Leader<'a> {
             self.take_over(&mut reopened);
             let mut more = !self.to_take.is_empty();
             if self.leading.roster.phase() != Phase::Open {
-                if self.runs.is_empty() {
+                // What is open to workers is the next leader's.
+                if self.executing == 0 {
                     break;
                 }
             } else {
@@ -239,7 +259,7 @@ impl<'a> Leader<'a> {
             }
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
-                Some(ended) = self.runs.next() => self.ended(ended),
+                Some(ended) = self.runs.next() => self.run_ended(ended),
                 Some(index) = self.registering.next() => self.registered(index),
                 Some(accepted) = self.accepting.next() => self.accepted(accepted),
                 // What is asked of a job must find it.
@@ -281,15 +301,21 @@ impl<'a> Leader<'a> {
     /// What has ended beside the first is dealt with in the same turn.
     fn all_ended(&mut self) {
         while let Some(Some(ended)) = self.runs.next().now_or_never() {
-            self.ended(ended);
+            self.run_ended(ended);
         }
+    }
+
+    fn run_ended(&mut self, ended: Ended) {
+        self.executing -= usize::from(ended.here);
+        self.ended(ended);
     }
 
     /// They have been told to stop. What is still here near the end of the grace is dropped, so that there is time
     /// to write what has ended; and what is here when validity ends, with this future.
     async fn last_runs(&mut self) {
         let margin = FLUSH.min(self.leading.grace / 5);
-        while !self.runs.is_empty() {
+        // What is open to workers is the next leader's.
+        while self.executing > 0 {
             let Some(until) = self.term.work_until() else { break };
             let until = until - margin;
             let Some(Some(ended)) = self.env.before(until, self.runs.next()).await else {
@@ -299,7 +325,7 @@ impl<'a> Leader<'a> {
                 }
                 continue;
             };
-            self.ended(ended);
+            self.run_ended(ended);
         }
         self.runs.clear();
         self.torn();
@@ -342,15 +368,19 @@ impl<'a> Leader<'a> {
 
     /// Starts what may start, in order.
     fn start(&mut self) {
-        while self.runs.len() < self.leading.max_running
-            && let Some((_, _, index)) = self.line.pop_first()
-        {
+        while let Some(turn) = self.line.pop_first() {
+            let (here, _, _, index) = turn;
+            if here && self.executing >= self.leading.max_running {
+                self.line.insert(turn);
+                return;
+            }
             let now = self.now();
             let Some(entry) = self.entries[index].as_mut() else { continue };
             entry.in_line = None;
             let (start, too_late) = entry.plan.start(now);
-            let (job, state) = (Arc::clone(&entry.plan.job), entry.state.clone());
+            let job = Arc::clone(&entry.plan.job);
             if let Some(start) = start {
+<<<<<<< integ
                 let (cancel, began) = (Cancel::default(), Began::default());
                 let (tick, cause, key) = (start.tick, start.cause, Arc::clone(&start.key));
                 entry.plan.running.push(Going {
@@ -375,12 +405,49 @@ impl<'a> Leader<'a> {
                 let running: ScopedTask<Outcome> = self.term.spawn_scoped(run.run());
                 let ended = running.map(move |outcome| Ended { job: index, key, tick, cause, outcome });
                 self.runs.push(ended.boxed());
+=======
+                self.begin(index, start);
+>>>>>>> xtip-sched
             }
             for not in too_late {
                 self.not_run(&job, not);
             }
             self.settle(index);
         }
+    }
+
+    /// Executes a run, or opens it to workers.
+    fn begin(&mut self, index: usize, start: Start) {
+        let Some(entry) = self.entries[index].as_mut() else { return };
+        let (job, state) = (Arc::clone(&entry.plan.job), entry.state.clone());
+        let (cancel, began) = (Cancel::default(), Began::default());
+        let (tick, cause, key) = (start.tick, start.cause, Arc::clone(&start.key));
+        let here = !start.is_for_workers(&job);
+        let withdraw = (!here).then(Withdraw::default);
+        entry.plan.running.push(Going {
+            key: Arc::clone(&key),
+            tick,
+            at: start.at,
+            request: start.request(),
+            cancel: cancel.clone(),
+            withdraw: withdraw.clone(),
+        });
+        let (writer, rows) = (self.writer.clone(), self.rows.clone());
+        let running: ScopedTask<Outcome> = match withdraw {
+            Some(withdraw) => {
+                let (slots, list) = (self.slots.clone(), self.list.clone());
+                let opened = Opened { job, start, writer, slots, list, rows, state, cancel, withdraw };
+                self.term.spawn(opened.run())
+            }
+            None => {
+                self.executing += 1;
+                self.began.insert(Arc::clone(&key), (index, tick, cause, Arc::clone(&began)));
+                let (term, grace) = (self.term.clone(), self.leading.grace);
+                self.term.spawn(Run { job, start, writer, term, rows, state, cancel, began, grace }.run())
+            }
+        };
+        let ended = running.map(move |outcome| Ended { job: index, here, key, tick, cause, outcome });
+        self.runs.push(ended.boxed());
     }
 
     fn registered(&mut self, index: usize) {

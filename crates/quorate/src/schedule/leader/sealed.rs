@@ -8,10 +8,12 @@ use crate::{
     env::WallTime,
     ledger::Answered,
     node::{NodeTime, Record},
-    schedule::{Decision, Delivery, JobRow, NodeAnswer, SkipReason, TickKey, TickVerdict, rank, verdict},
+    schedule::{
+        Decision, Delivery, JobRow, NodeAnswer, SkipReason, TickKey, TickRecord, TickVerdict, rank, verdict,
+    },
 };
 use std::{
-    collections::{BTreeMap, btree_map},
+    collections::{BTreeMap, BTreeSet, btree_map},
     ops::Bound,
     sync::Arc,
     time::Duration,
@@ -30,7 +32,7 @@ pub(super) struct Sealed {
     nodes: Vec<Node>,
     quorum: usize,
     pub(super) max_clock_offset: Duration,
-    runs: BTreeMap<Arc<str>, Record>,
+    runs: BTreeMap<Arc<str>, SealedRun>,
     /// What each node has under any other key.
     rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
 }
@@ -41,14 +43,45 @@ struct Node {
     low_water: u64,
 }
 
+/// The record that decides on a run, and how many nodes prove that it had a majority.
+#[derive(Debug)]
+struct SealedRun {
+    record: Record,
+    closed: bool,
+    /// Only nodes whose memory began before this count for a closed record.
+    memory: Option<WallTime>,
+    /// How many of them show this very record.
+    shown: usize,
+}
+
 /// What the ledger says of a run.
 #[derive(Debug, PartialEq)]
 pub(super) struct Decided {
     pub(super) decision: Decision,
     /// The record that stands, and is not final.
     pub(super) seen: Option<Record>,
-    /// Too few nodes can remember a record of that time.
+    /// Too few nodes can remember a record of that time, and none has one.
     pub(super) unknown: bool,
+    /// A majority of the sealed nodes remembers that time.
+    pub(super) remembering: bool,
+    /// The closed record that decides, where it is not known to have had a majority.
+    pub(super) unsettled: Option<Record>,
+}
+
+impl SealedRun {
+    fn new(record: Record) -> Self {
+        let written = TickRecord::parse(&record.value).ok();
+        let memory = match &written {
+            Some(TickRecord::Closed { memory, .. }) => *memory,
+            _ => None,
+        };
+        Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, shown: 0 }
+    }
+
+    /// Returns whether a majority showed the end: then its leader could act on it, and no later leader finds another.
+    fn is_settled(&self, quorum: usize) -> bool {
+        self.closed && self.shown >= quorum
+    }
 }
 
 impl Sealed {
@@ -76,13 +109,21 @@ impl Sealed {
 
     fn add(&mut self, node: usize, key: Arc<str>, record: Record) {
         if RUNS.iter().any(|prefix| key.starts_with(prefix)) {
-            match self.runs.entry(key) {
-                btree_map::Entry::Vacant(place) => drop(place.insert(record)),
-                btree_map::Entry::Occupied(mut known) if rank(&record) > rank(known.get()) => {
-                    known.insert(record);
+            let since = self.nodes[node].since + self.max_clock_offset;
+            let known = match self.runs.entry(key) {
+                btree_map::Entry::Vacant(place) => place.insert(SealedRun::new(record)),
+                btree_map::Entry::Occupied(known) => {
+                    let known = known.into_mut();
+                    if known.record != record {
+                        if rank(&record) < rank(&known.record) {
+                            return;
+                        }
+                        *known = SealedRun::new(record);
+                    }
+                    known
                 }
-                btree_map::Entry::Occupied(_) => {}
-            }
+            };
+            known.shown += usize::from(known.memory.is_some_and(|memory| since <= memory));
         } else {
             let count = self.nodes.len();
             self.rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
@@ -98,15 +139,16 @@ impl Sealed {
         sealed
     }
 
-    /// What to do with the run under `key`, of which the first word would have been written at `at` or later.
+    /// What to do with the run under `key`, of which the first record would have been written at `at` or later.
     pub(super) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
-        let seen = match self.runs.get(key) {
-            Some(record) if record.last => {
-                return Decided { decision: Decision::Skip(SkipReason::Final), seen: None, unknown: false };
-            }
-            seen => seen,
-        };
+        let (known, remembering) = (self.runs.get(key), self.remembers(at));
+        if let Some(closed) = known.filter(|known| known.closed) {
+            let unsettled = (!closed.is_settled(self.quorum)).then(|| closed.record.clone());
+            let decision = Decision::Skip(SkipReason::Final);
+            return Decided { decision, seen: None, unknown: false, remembering, unsettled };
+        }
         // The verdict takes the highest record of all, whichever node has it.
+        let seen = known.map(|known| &known.record);
         let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
         let views = self.nodes.iter().zip(records);
         let views: Vec<NodeAnswer<'_>> = views
@@ -114,24 +156,39 @@ impl Sealed {
             .collect();
         let verdict = verdict(&views, self.quorum, at, self.max_clock_offset);
         let decision = delivery.decide(&verdict);
-        Decided { decision, seen: seen.cloned(), unknown: verdict == TickVerdict::Unknown }
+        let unknown = verdict == TickVerdict::Unknown;
+        Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
     }
 
-    /// The ticks of a job that stand as started and not ended, with their records. (What is below the low-water mark of
-    /// a node is none of them: it had its end, or was given up, and only a node that was away still has it.)
-    pub(super) fn open(&self, job: &str) -> impl Iterator<Item = (WallTime, Record)> + '_ {
+    /// Whether a majority of the sealed nodes remembers this time.
+    pub(super) fn remembers(&self, at: WallTime) -> bool {
+        let of = |node: &&Node| node.since + self.max_clock_offset <= at;
+        self.nodes.iter().filter(of).count() >= self.quorum
+    }
+
+    /// The ticks of a job whose record a new leader must act on: those that have not ended, and those whose end is not known
+    /// to have had a majority. (What is below the low-water mark of a node has been dealt with.)
+    pub(super) fn unfinished(&self, job: &str) -> impl Iterator<Item = (WallTime, Record)> + '_ {
         let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
-        let open = self.of_job(job).filter(move |(_, record)| !record.last && record.at >= low_water);
-        open.filter_map(|(key, record)| Some((TickKey::parse(key).ok()??.tick, record.clone())))
+        let open = self
+            .of_job(job)
+            .filter(move |(_, known)| !known.is_settled(self.quorum) && known.record.at >= low_water);
+        open.filter_map(|(key, known)| Some((TickKey::parse(key).ok()??.tick, known.record.clone())))
+    }
+
+    /// The keys of all runs that have not ended, of jobs that this leader knows and of others.
+    pub(super) fn unfinished_keys(&self) -> BTreeSet<Arc<str>> {
+        let open = self.runs.iter().filter(|(_, known)| !known.closed);
+        open.map(|(key, _)| Arc::clone(key)).collect()
     }
 
     /// The ticks of a job that have ended, as far as the ledger still knows of them: newest first.
     pub(super) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
-        let ended = self.of_job(job).rev().filter(|(_, record)| record.last);
-        ended.filter_map(|(key, record)| Some((TickKey::parse(key).ok()??.tick, record)))
+        let ended = self.of_job(job).rev().filter(|(_, known)| known.is_settled(self.quorum));
+        ended.filter_map(|(key, known)| Some((TickKey::parse(key).ok()??.tick, &known.record)))
     }
 
-    fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, Record> {
+    fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, SealedRun> {
         let first = TickKey::new(job, WallTime::default()).key();
         let last = TickKey::new(job, WallTime::from_micros(u64::MAX)).key();
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
@@ -189,12 +246,15 @@ impl Sealed {
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
-    /// From when on a majority can answer for a tick: a job that is new begins there, or now.
+    /// The time from which on a majority can answer for a tick, or now: a new job begins there. Nodes that are a little younger
+    /// are waited for as well, since the slots of runs need a majority of nodes that are older than the run.
     pub(super) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
         since.sort_unstable();
-        since.get(self.quorum - 1).copied().unwrap_or(now).max(now)
+        let majority = since.get(self.quorum - 1).copied().unwrap_or(now).max(now);
+        let soon = majority + self.max_clock_offset;
+        since.into_iter().filter(|since| *since <= soon).max().unwrap_or(now).max(majority)
     }
 }
 
@@ -223,9 +283,13 @@ pub(super) mod tests {
         Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
     }
 
-    pub(in crate::schedule::leader) fn tick_record(tick: u64, term: u64, last: bool) -> (Arc<str>, Record) {
-        let written = if last { TickRecord::done("old", SECOND, "") } else { TickRecord::started("old") };
-        (TickKey::new("j", at(tick)).key(), written.into_record(at(tick), FencingToken::new(term), last))
+    pub(in crate::schedule::leader) fn tick_record(tick: u64, term: u64, closed: bool) -> (Arc<str>, Record) {
+        let (at, term) = (at(tick), FencingToken::new(term));
+        let written = match closed {
+            true => TickRecord::done("old", SECOND, "").remembered(at, term),
+            false => TickRecord::started("old"),
+        };
+        (TickKey::new("j", at).key(), written.into_record(at, term))
     }
 
     /// Three nodes whose memory began at 0; `started` and `done` stand on two of them.
@@ -236,65 +300,65 @@ pub(super) mod tests {
         Sealed::new(answers, 2, SECOND)
     }
 
+    /// Nodes with one record each, of the tick 5: by term, and whether it is closed.
+    fn each(records: &[(u64, bool)]) -> Sealed {
+        let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
+        Sealed::new(nodes.collect(), 2, SECOND)
+    }
+
     #[test]
-    fn of_several_records_the_final_one_counts_and_then_the_highest_term() {
-        let sealed = |first: &[(u64, bool)]| {
-            let nodes = first.iter().map(|&(term, last)| node(at(0), vec![tick_record(5, term, last)]));
-            Sealed::new(nodes.collect(), 2, SECOND)
-        };
+    fn of_several_records_the_one_of_the_highest_term_decides() {
         let key = TickKey::new("j", at(5)).key();
-        for all in [[(1, true), (7, false)], [(7, false), (1, true)]] {
-            let decided = sealed(&all).decide(Delivery::AtLeastOnce, &key, at(5));
-            assert_eq!(decided.decision, Decision::Skip(SkipReason::Final));
-            assert_eq!(sealed(&all).open("j").count(), 0);
-        }
-        for all in [[(3, false), (7, false)], [(7, false), (3, false)]] {
-            let decided = sealed(&all).decide(Delivery::AtLeastOnce, &key, at(5));
-            assert_eq!(decided.decision, Decision::Run);
+        for all in [[(3, false), (7, false)], [(7, false), (3, false)], [(3, true), (7, false)]] {
+            let decided = each(&all).decide(Delivery::AtLeastOnce, &key, at(5));
+            assert_eq!((decided.decision, decided.remembering), (Decision::Run, true), "{all:?}");
             assert_eq!(decided.seen.map(|record| record.term.get()), Some(7));
             let open: Vec<_> =
-                sealed(&all).open("j").map(|(tick, record)| (tick, record.term.get())).collect();
+                each(&all).unfinished("j").map(|(tick, record)| (tick, record.term.get())).collect();
             assert_eq!(open, [(at(5), 7)]);
+            assert_eq!(each(&all).ended("j").count(), 0, "a deposed leader's end hides no later start");
         }
-        let most = sealed(&[(3, false), (7, false)]).decide(Delivery::AtMostOnce, &key, at(5));
+        for all in [[(3, false), (7, true)], [(7, true), (3, false)]] {
+            let decided = each(&all).decide(Delivery::AtLeastOnce, &key, at(5));
+            assert_eq!(decided.decision, Decision::Skip(SkipReason::Final));
+            assert_eq!(decided.unsettled.map(|record| record.term.get()), Some(7), "one node is no majority");
+        }
+        let most = each(&[(3, false), (7, false)]).decide(Delivery::AtMostOnce, &key, at(5));
         assert_eq!(most.decision, Decision::Skip(SkipReason::Started));
     }
 
     #[test]
-    fn of_two_final_records_the_one_of_the_highest_term_wins_in_either_node_order() {
+    fn an_end_is_settled_where_a_majority_that_counts_shows_the_very_same_record() {
+        let sealed = each(&[(7, true), (7, true)]);
+        assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (0, 1));
+        let young = vec![
+            node(at(0), vec![tick_record(5, 7, true)]),
+            node(at(5), vec![tick_record(5, 7, true)]),
+            node(at(0), vec![]),
+        ];
+        let sealed = Sealed::new(young, 2, SECOND);
+        assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (1, 0), "a young node");
+        let sealed = each(&[(6, true), (7, true)]);
+        assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (1, 0), "two terms");
+    }
+
+    #[test]
+    fn of_two_ends_of_one_term_every_leader_takes_the_same() {
         let key = TickKey::new("j", at(5)).key();
-        let ended = |term: u64, end| {
-            let closed = TickRecord::closed(&format!("w{term}"), end, "");
-            (Arc::clone(&key), closed.into_record(at(5), FencingToken::new(term), true))
+        // They differ where a leader dropped the run while its end was being written.
+        let ended = |end| {
+            let record = TickRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
+            vec![(Arc::clone(&key), record)]
         };
-        let done = TickRecord::done("w3", SECOND, "").into_record(at(5), FencingToken::new(3), true);
-        let (old, new) = ((Arc::clone(&key), done), ended(7, TickEnd::Lost));
-        // Two of one term differ where a leader dropped the run while its end was being written.
-        let (one, other) = (ended(7, TickEnd::Cancelled), ended(7, TickEnd::TimedOut));
-        for (first, second, wins) in [(&old, &new, Some(&new.1)), (&one, &other, None)] {
-            let seen = |nodes: [Vec<(Arc<str>, Record)>; 3]| {
-                let sealed = Sealed::new(nodes.map(|records| node(at(0), records)).into(), 2, SECOND);
-                let decided = sealed.decide(Delivery::AtLeastOnce, &key, at(5));
-                assert_eq!(decided.decision, Decision::Skip(SkipReason::Final));
-                let ended: Vec<_> = sealed.ended("j").map(|(tick, record)| (tick, record.clone())).collect();
-                let [(tick, record)] = &ended[..] else { panic!("one end: {ended:?}") };
-                assert_eq!(*tick, at(5));
-                record.clone()
-            };
-            let (first, second, none) = (vec![first.clone()], vec![second.clone()], vec![]);
-            let orders = [
-                seen([first.clone(), second.clone(), none.clone()]),
-                seen([second.clone(), first.clone(), none.clone()]),
-                seen([none.clone(), second.clone(), first.clone()]),
-                seen([first.clone(), first.clone(), second.clone()]),
-                seen([second.clone(), first.clone(), first.clone()]),
-            ];
-            assert!(
-                orders.iter().all(|record| *record == orders[0]),
-                "every leader sees one end: {orders:?}"
-            );
-            assert!(wins.is_none_or(|wins| orders[0] == *wins), "{orders:?}");
-        }
+        let (one, other, none) = (ended(TickEnd::Cancelled), ended(TickEnd::TimedOut), vec![]);
+        let orders =
+            [[&one, &other, &none], [&other, &one, &none], [&none, &other, &one], [&one, &one, &other]];
+        let seen = orders.map(|nodes| {
+            let nodes = nodes.map(|records| node(at(0), records.clone()));
+            let record = Sealed::new(nodes.into(), 2, SECOND).unfinished("j").next();
+            record.unwrap().1
+        });
+        assert!(seen.iter().all(|record| *record == seen[0]), "{seen:?}");
     }
 
     #[test]
@@ -303,7 +367,7 @@ pub(super) mod tests {
         let mut records = vec![tick_record(2, 1, false), tick_record(9, 1, true)];
         records.push((other, records[0].1.clone()));
         let sealed = Sealed::new(vec![node(at(0), records)], 1, SECOND);
-        assert_eq!(sealed.open("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(2)]);
+        assert_eq!(sealed.unfinished("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(2)]);
         assert_eq!(sealed.last_before("j", at(9)), Some(at(2)));
         assert_eq!(sealed.last_before("j", at(10)), Some(at(9)));
         assert_eq!(sealed.last_before("j", at(2)), None);
@@ -315,7 +379,7 @@ pub(super) mod tests {
         pruned.state.low_water = at(6).as_micros();
         let away = node(at(0), vec![tick_record(5, 1, false), tick_record(6, 1, false)]);
         let sealed = Sealed::new(vec![pruned, away], 2, SECOND);
-        assert_eq!(sealed.open("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(6)]);
+        assert_eq!(sealed.unfinished("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(6)]);
     }
 
     #[test]

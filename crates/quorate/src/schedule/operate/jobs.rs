@@ -1,9 +1,10 @@
 use super::{
-    JobStatus, JobsError, UnknownSchedule, inbox,
+    JobStatus, JobsError, RunningTick, UnknownSchedule, inbox,
     status::{self, nearest},
     triage,
 };
 use crate::{
+    claim::{SlotId, Slots},
     election::Election,
     env::{BootTime, WallTime},
     ledger::{Answered, Ledger, LedgerError},
@@ -222,8 +223,7 @@ impl Jobs {
     }
 
     /// Tells what runs of the job to stop, or the run of one tick only; without a tick also gives up what was asked for and
-    /// has not begun. Of a job that is [spread](crate::schedule::Placement::Spread) each worker stops what it runs when it
-    /// next looks, about once a second.
+    /// has not begun. Of a run on another worker that worker stops it when it next reads its record, about once a second.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -345,15 +345,34 @@ impl Jobs {
     }
 
     async fn read(&self) -> Result<BTreeMap<Arc<str>, JobStatus>, JobsError> {
-        let mut jobs = status::jobs(&answers(self.ledger.read().await)?);
-        if jobs.values().any(|job| job.row.spread) {
-            let running = status::spread(&answers(self.ledger.part("spread").read().await)?);
-            for (name, runs) in running {
-                if let Some(job) = jobs.get_mut(&name).filter(|job| job.row.spread) {
-                    // Beside what the leader runs of it because somebody asked for it.
-                    job.running.extend(runs);
-                    job.running.sort_by_key(|run| (run.tick, run.request));
-                }
+        let answers = answers(self.ledger.read().await)?;
+        let mut jobs = status::jobs(&answers);
+        let open = status::open(&answers);
+        let slot = |tick: &status::OpenTick| SlotId {
+            run: Arc::clone(&tick.run),
+            generation: tick.open.generation,
+            at: tick.open.at,
+            horizon: tick.open.horizon,
+        };
+        let slots: Vec<SlotId> = open.iter().map(slot).collect();
+        let shown = Slots::look(&self.quorum, &self.group, &slots).await;
+        for (tick, shown) in open.into_iter().zip(shown) {
+            let taken = shown.filter(|shown| shown.counted && shown.ended.is_none());
+            if let (Some(taken), Some(job)) = (taken, jobs.get_mut(&tick.job)) {
+                let holder = taken.holder.as_ref();
+                let worker =
+                    holder.map_or_else(|| "a worker that is gone".into(), |owner| owner.worker().into());
+                let (request, term) = (tick.request, tick.open.term);
+                let orphaned = taken.free;
+                job.running.push(RunningTick {
+                    tick: tick.tick,
+                    request,
+                    worker,
+                    term,
+                    since: None,
+                    orphaned,
+                });
+                job.running.sort_by_key(|run| (run.tick, run.request));
             }
         }
         Ok(jobs)

@@ -4,15 +4,12 @@ use crate::{
     env::WallTime,
     ledger::Answered,
     node::{FencingToken, Record},
-    schedule::{JobRow, RequestId, TickHistory, TickKey, TickRecord},
+    schedule::{JobRow, OpenRun, RequestId, TickHistory, TickKey, TickRecord, rank, ticks::FOR_EVER},
 };
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
 };
-
-/// The time of rows that pruning never reaches.
-const FOR_EVER: u64 = FencingToken::MAX.get();
 
 /// What stands of a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +34,7 @@ pub struct RunningTick {
     pub request: Option<RequestId>,
     /// Who started it.
     pub worker: Arc<str>,
-    /// Under which term; of a tick that is spread over workers, the claim's token.
+    /// Under which term it was started, or opened to workers.
     pub term: FencingToken,
     /// When it was started, where that is known.
     pub since: Option<WallTime>,
@@ -54,7 +51,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, JobStatus> {
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
         // The row of a job that was removed is one that pruning will reach.
-        let found = (rank, row, record.at == FOR_EVER);
+        let found = (rank, row, record.at == FOR_EVER.as_micros());
         match rows.entry(name) {
             Entry::Vacant(place) => drop(place.insert(found)),
             Entry::Occupied(mut place) if place.get().0 < rank => drop(place.insert(found)),
@@ -72,24 +69,27 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, JobStatus> {
         .collect()
 }
 
-/// What is started and not ended, by job.
-fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunningTick>> {
-    let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
-    // Of the records of one run the newest counts; and the last word over any other.
+/// The record of each run that decides.
+fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for (key, record) in records(answers) {
-        let rank = |record: &Record| (record.last, record.term, !is_started(record));
         let known = newest.entry(key).or_insert(record);
         if rank(record) > rank(known) {
             *known = record;
         }
     }
+    newest
+}
+
+/// The runs that a leader has started itself and not closed, by job.
+fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunningTick>> {
+    let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
     let mut running: BTreeMap<Arc<str>, Vec<RunningTick>> = BTreeMap::new();
-    for (key, record) in newest {
+    for (key, record) in newest(answers) {
         let Some((request, TickKey { job, tick })) = run_of(key) else { continue };
-        let Some((worker, since)) = started(record).filter(|_| !record.last) else { continue };
+        let Ok(TickRecord::Started { worker }) = TickRecord::parse(&record.value) else { continue };
         let orphaned = record.term < sealed_by;
-        let run = RunningTick { tick, request, worker, term: record.term, since, orphaned };
+        let run = RunningTick { tick, request, worker, term: record.term, since: None, orphaned };
         running.entry(job).or_default().push(run);
     }
     for runs in running.values_mut() {
@@ -98,59 +98,28 @@ fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunningTick>> {
     running
 }
 
-/// What runs of jobs that are spread over the workers, by the ledger of spread ticks. Whether a worker that has crashed has
-/// it yet only its claim tells: it is not called orphaned.
-pub(super) fn spread(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunningTick>> {
-    #[derive(serde::Deserialize)]
-    struct Start {
-        worker: Arc<str>,
-        token: FencingToken,
-        at: WallTime,
-    }
-    let mut newest: BTreeMap<&str, Option<Start>> = BTreeMap::new();
-    for (key, record) in records(answers) {
-        let start = serde_json::from_str::<Start>(&record.value).ok().filter(|_| !record.last);
-        match newest.entry(key) {
-            Entry::Vacant(place) => drop(place.insert(start)),
-            // One node's word that it has ended is the last.
-            Entry::Occupied(mut place) => {
-                let newer = match (place.get(), &start) {
-                    (Some(known), Some(start)) => start.at > known.at,
-                    (Some(_), None) => true,
-                    (None, _) => false,
-                };
-                if newer {
-                    place.insert(start);
-                }
-            }
-        }
-    }
-    let mut running: BTreeMap<Arc<str>, Vec<RunningTick>> = BTreeMap::new();
-    for (key, start) in newest {
-        let (Ok(Some(TickKey { job, tick })), Some(Start { worker, token, at })) =
-            (TickKey::parse(key), start)
-        else {
-            continue;
-        };
-        let run = RunningTick { tick, request: None, worker, term: token, since: Some(at), orphaned: false };
-        running.entry(job).or_default().push(run);
-    }
-    running
+/// A run that is open to workers.
+#[derive(Debug, PartialEq)]
+pub(super) struct OpenTick {
+    pub(super) run: Arc<str>,
+    pub(super) job: Arc<str>,
+    pub(super) tick: WallTime,
+    pub(super) request: Option<RequestId>,
+    pub(super) open: OpenRun,
+}
+
+/// The runs that are open to workers, taken or not.
+pub(super) fn open(answers: &[Answered]) -> Vec<OpenTick> {
+    let open = newest(answers).into_iter().filter_map(|(key, record)| {
+        let (request, TickKey { job, tick }) = run_of(key)?;
+        let Ok(TickRecord::Open(open)) = TickRecord::parse(&record.value) else { return None };
+        Some(OpenTick { run: key.into(), job, tick, request, open })
+    });
+    open.collect()
 }
 
 fn records(answers: &[Answered]) -> impl Iterator<Item = (&str, &Record)> {
     answers.iter().flat_map(|answer| &answer.state.records).map(|(key, record)| (&**key, record))
-}
-
-fn is_started(record: &Record) -> bool {
-    started(record).is_some()
-}
-
-fn started(record: &Record) -> Option<(Arc<str>, Option<WallTime>)> {
-    match TickRecord::parse(&record.value) {
-        Ok(TickRecord::Started { worker }) => Some((worker, None)),
-        _ => None,
-    }
 }
 
 /// Which run a key of the ledger means: `tick/JOB/MICROS`, or `run/ID/JOB/MICROS` of one that was asked for.
@@ -188,12 +157,12 @@ mod tests {
 
     fn row(rev: u64, schedule: &str, at: u64) -> (Arc<str>, Record) {
         let value = format!(r#"{{"since":7,"rev":{rev},"schedule":"{schedule}","rules":""}}"#).into();
-        (JobRow::key("j"), Record { at: FOR_EVER, term: term(at), last: false, value })
+        (JobRow::key("j"), Record { at: FOR_EVER.as_micros(), term: term(at), last: false, value })
     }
 
-    fn tick(at: u64, record: TickRecord, by: u64, last: bool) -> (Arc<str>, Record) {
+    fn tick(at: u64, record: TickRecord, by: u64) -> (Arc<str>, Record) {
         let tick = WallTime::from_micros(at);
-        (TickKey::new("j", tick).key(), record.into_record(tick, term(by), last))
+        (TickKey::new("j", tick).key(), record.into_record(tick, term(by)))
     }
 
     fn node(sealed_by: u64, records: &[(Arc<str>, Record)]) -> Answered {
@@ -221,54 +190,37 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_what_no_node_knows_the_end_of() {
+    fn what_runs_is_what_the_record_of_the_highest_term_says() {
         let (begun, done) = (TickRecord::started("a"), TickRecord::done("a", Duration::ZERO, ""));
-        let failed = TickRecord::failed("a", Duration::ZERO, "");
         let run = jobs(&[
             node(
                 5,
                 &[
                     row(1, "s", 5),
-                    tick(1, begun.clone(), 5, false),
-                    tick(2, begun.clone(), 5, false),
-                    tick(3, begun.clone(), 4, false),
-                    tick(4, begun.clone(), 5, false),
-                    tick(6, begun.clone(), 5, true),
+                    tick(1, begun.clone(), 5),
+                    tick(2, begun.clone(), 5),
+                    tick(3, begun.clone(), 4),
+                    tick(4, begun.clone(), 5),
                 ],
             ),
-            node(5, &[tick(1, done, 5, true), tick(3, begun.clone(), 3, false), tick(4, failed, 5, false)]),
+            node(5, &[tick(1, done.clone(), 5), tick(3, begun, 3), tick(4, done, 4)]),
         ]);
         let runs: Vec<_> = run["j"].running.iter().map(|run| (run.tick.as_micros(), run.orphaned)).collect();
-        assert_eq!(runs, [(2, false), (3, true)], "the third is of an older term than the seal's");
+        assert_eq!(
+            runs,
+            [(2, false), (3, true), (4, false)],
+            "the third is of an older term than the seal's"
+        );
         assert_eq!(&*run["j"].running[0].worker, "a");
     }
 
     #[test]
     fn a_run_that_was_asked_for_is_told_with_its_request() {
         let id = RequestId::from_u128(5);
-        let (_, record) = tick(9, TickRecord::started("a"), 5, false);
+        let (_, record) = tick(9, TickRecord::started("a"), 5);
         let found = jobs(&[node(5, &[row(1, "s", 5), (format!("run/{id}/j/{:020}", 9).into(), record)])]);
         assert_eq!(found["j"].running[0].request, Some(id));
         assert_eq!(found["j"].running[0].tick, WallTime::from_micros(9));
-    }
-
-    #[test]
-    fn a_spread_tick_runs_until_one_node_knows_its_end() {
-        let start = |tick: u64, at: u64, last: bool| {
-            let value = format!(r#"{{"worker":"w{at}","token":9,"nonce":"","at":{at}}}"#).into();
-            let record = Record { at: tick, term: term(0), last, value };
-            (TickKey::new("j", WallTime::from_micros(tick)).key(), record)
-        };
-        let nodes = [
-            node(0, &[start(1, 5, false), start(2, 5, false), start(3, 5, true)]),
-            node(0, &[start(1, 6, false), start(2, 5, true), start(3, 9, false)]),
-        ];
-        let runs = &spread(&nodes)["j"];
-        assert_eq!(runs.len(), 1, "{runs:?}");
-        assert_eq!(
-            (&*runs[0].worker, runs[0].since, runs[0].term),
-            ("w6", Some(WallTime::from_micros(6)), term(9))
-        );
     }
 
     #[test]

@@ -1,12 +1,17 @@
-use super::TickRecord;
+use super::{OpenRun, TickEnd, TickRecord, record::Stage};
 use crate::{
+    config::majority,
     env::WallTime,
+    ledger::Memory,
     node::{FencingToken, NodeTime, Record},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
 /// What to do with a tick of which nobody can say whether it ran to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Delivery {
     /// Not again: a tick starts once, or not at all.
     AtMostOnce,
@@ -20,7 +25,8 @@ impl Delivery {
     /// Whether to run a tick of which the ledger says this.
     pub fn decide(self, verdict: &TickVerdict) -> Decision {
         match (verdict, self) {
-            (TickVerdict::NotStarted, _) => Decision::Run,
+            // The open run goes on, whatever the rule.
+            (TickVerdict::NotStarted | TickVerdict::Opened { .. }, _) => Decision::Run,
             (TickVerdict::Started { .. } | TickVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
             (TickVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
             (TickVerdict::Unknown, Self::AtMostOnce) => Decision::Skip(SkipReason::Unknown),
@@ -103,9 +109,14 @@ pub enum TickVerdict {
         /// The record to name as *seen* when writing over it.
         record: Record,
     },
-    /// It is done or was given up: the last word.
+    /// The record that decides is open: workers may take the run, or have taken it.
+    Opened {
+        /// That record.
+        record: Record,
+    },
+    /// The record that decides is closed.
     Final {
-        /// That word.
+        /// That record.
         record: Record,
     },
     /// No majority remembers that time, and nobody has a record.
@@ -116,39 +127,107 @@ pub enum TickVerdict {
     NoQuorum,
 }
 
-/// Orders the records that nodes have of one run: the highest decides.
+/// Orders the records that nodes have of one run: the highest decides, closed or not (R11b).
 ///
-/// A final record outranks any other, then the higher term counts. Two different records of one term are ordered by their
-/// text, so that every leader that sees them, in whatever order of nodes, decides by the same one.
-pub(in crate::schedule) fn rank(record: &Record) -> (bool, FencingToken, &str) {
-    (record.last, record.term, &record.value)
+/// The higher term counts, then the record that its leader wrote last. Two different records of one term and stage are ordered
+/// by their text, so that every leader that sees them, in whatever order of nodes, decides by the same one.
+pub(in crate::schedule) fn rank(record: &Record) -> (FencingToken, Stage, &str) {
+    (record.term, stage(record), &record.value)
+}
+
+/// The stage of a record. One that cannot be read may have started the run.
+pub(in crate::schedule) fn stage(record: &Record) -> Stage {
+    TickRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
+}
+
+/// Returns whether a leader may overwrite `met`, a record of an earlier term on a node, with `target` (R14).
+///
+/// A seal with a majority of nodes that remember the run has found every record that ever had a majority. After another seal,
+/// a later record than the `seen` one may have had a majority: it decides instead.
+pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
+    remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
+}
+
+/// Returns whether a leader that has written `before` may write `next`: within a term its records only go forward (R14).
+pub fn goes_forward(before: &Record, next: &Record) -> bool {
+    rank(next) > rank(before)
+}
+
+/// Returns the end that a leader makes of the end in a record that decides (R2b). *Skipped* was perhaps never at a majority:
+/// where the seal had no majority of nodes that remember the run, a later record that was may be forgotten.
+pub fn inherited(end: TickEnd, remembering: bool) -> TickEnd {
+    match end {
+        TickEnd::SkippedMisfire | TickEnd::SkippedOverlap | TickEnd::SkippedPaused if !remembering => {
+            TickEnd::Lost
+        }
+        end => end,
+    }
+}
+
+/// Returns the end of a generation that the leader ended through its slot. A later generation was never a misfire, for an
+/// earlier one may have been started.
+pub fn voided(generation: u32, end: TickEnd) -> TickEnd {
+    match end {
+        TickEnd::SkippedMisfire | TickEnd::SkippedOverlap | TickEnd::SkippedPaused if generation > 1 => {
+            TickEnd::Cancelled
+        }
+        end => end,
+    }
+}
+
+/// Returns the generation that a leader opens of a run of which it found no record. Without a majority of nodes that
+/// remember the run another may have been started, so this one is not the first (R2c).
+pub fn first_opened(remembering: bool) -> u32 {
+    if remembering { 1 } else { 2 }
+}
+
+/// Returns the time before which a node's memory must have begun to count for a leader's writes, and for the generations
+/// that it opens: the run's time or the beginning of the leader's term, whichever is later (R13).
+pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
+    run.max(term_began)
+}
+
+/// Returns the open record that a worker may take: a majority of `nodes` whose memory covers its `at` shows the very same
+/// record, term and all (R3).
+pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
+    shown.iter().find_map(|(_, record)| {
+        let record = record.as_ref()?;
+        let Ok(TickRecord::Open(open)) = TickRecord::parse(&record.value) else { return None };
+        let counts = |(memory, other): &&(Memory, Option<Record>)| {
+            other.as_ref() == Some(record) && memory.covers(open.at.as_micros())
+        };
+        (shown.iter().filter(counts).count() >= majority(nodes)).then_some((record, open))
+    })
 }
 
 /// Weighs the nodes' answers, one for each node that has answered the *seal*, about the tick due at `tick`.
 ///
-/// A final record wins, then the one of the highest term. A record counts on whichever node it stands, also on
-/// one whose memory began later (somebody did write it); *silence* counts only from a node that would
+/// The record of the highest term decides, closed or not. A record counts on whichever node it is, also on
+/// one whose memory began later (a leader did write it); *no record* counts only from a node that would
 /// remember. One record on one node is taken for a start, although the writer may not have had its
-/// majority: of the nodes that did not answer nobody knows.
+/// majority: the nodes that did not answer may have it too.
 pub fn verdict(
     answers: &[NodeAnswer<'_>],
     quorum: usize,
     tick: WallTime,
     max_clock_offset: Duration,
 ) -> TickVerdict {
-    let records = answers.iter().filter_map(|answer| answer.record);
-    let standing = records.max_by_key(|record| rank(record));
-    if let Some(record) = standing.filter(|record| record.last) {
-        return TickVerdict::Final { record: record.clone() };
-    }
     if answers.len() < quorum {
         return TickVerdict::NoQuorum;
+    }
+    let decides = answers.iter().filter_map(|answer| answer.record).max_by_key(|record| rank(record));
+    if let Some(record) = decides.filter(|record| stage(record) == Stage::Closed) {
+        return TickVerdict::Final { record: record.clone() };
     }
     if answers.iter().any(|answer| tick.as_micros() < answer.low_water) {
         return TickVerdict::Pruned;
     }
-    if let Some(record) = standing {
-        let worker = TickRecord::parse(&record.value).ok().map(|written| Arc::clone(written.worker()));
+    if let Some(record) = decides {
+        let written = TickRecord::parse(&record.value).ok();
+        if matches!(written, Some(TickRecord::Open(_))) {
+            return TickVerdict::Opened { record: record.clone() };
+        }
+        let worker = written.and_then(|written| written.worker().cloned());
         return TickVerdict::Started { term: record.term, worker, record: record.clone() };
     }
     let remember = answers.iter().filter(|answer| answer.remembers(tick, max_clock_offset)).count();
@@ -158,6 +237,7 @@ pub fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::TickCause;
 
     const TICK: WallTime = WallTime::from_micros(100_000_000);
     const OFFSET: Duration = Duration::from_secs(1);
@@ -172,11 +252,11 @@ mod tests {
     }
 
     fn started(term: u64) -> Record {
-        TickRecord::started(&format!("w{term}")).into_record(TICK, FencingToken::new(term), false)
+        TickRecord::started(&format!("w{term}")).into_record(TICK, FencingToken::new(term))
     }
 
     fn done(term: u64) -> Record {
-        TickRecord::done("w", OFFSET, "").into_record(TICK, FencingToken::new(term), true)
+        TickRecord::done("w", OFFSET, "").into_record(TICK, FencingToken::new(term))
     }
 
     fn weigh(answers: &[NodeAnswer<'_>]) -> TickVerdict {
@@ -218,14 +298,77 @@ mod tests {
         assert_eq!(weigh(&[forgetful(Some(&new)), node(None), node(None)]), expect);
     }
 
+    fn skipped(term: u64) -> Record {
+        let skipped = TickRecord::closed("w", TickEnd::SkippedMisfire, "");
+        skipped.into_record(TICK, FencingToken::new(term))
+    }
+
+    /// A deposed leader's *skipped* on a minority once hid a later leader's *started*.
     #[test]
-    fn a_final_record_wins_over_a_higher_term() {
-        let (done, later) = (done(3), started(5));
+    fn the_record_of_the_highest_term_decides_closed_or_not() {
+        let (old, new) = (skipped(3), started(5));
+        let expect = TickVerdict::Started {
+            term: FencingToken::new(5),
+            worker: Some("w5".into()),
+            record: new.clone(),
+        };
+        assert_eq!(weigh(&[node(Some(&old)), node(Some(&new))]), expect);
+        assert_eq!(weigh(&[node(Some(&new)), node(Some(&old))]), expect);
+        let done = done(6);
         let expect = TickVerdict::Final { record: done.clone() };
-        assert_eq!(weigh(&[node(Some(&later)), node(Some(&done))]), expect);
-        assert_eq!(weigh(&[node(Some(&done)), node(Some(&later))]), expect);
-        assert_eq!(weigh(&[forgetful(Some(&done)), forgetful(None)]), expect, "whoever knows of it");
-        assert_eq!(weigh(&[node(Some(&done))]), expect, "final needs no majority");
+        assert_eq!(weigh(&[node(Some(&new)), node(Some(&done)), node(Some(&old))]), expect);
+        assert_eq!(weigh(&[forgetful(Some(&done)), forgetful(None)]), expect, "on whichever node it is");
+    }
+
+    #[test]
+    fn a_later_record_decides_where_the_seal_does_not_remember() {
+        let (target, met) = (started(7), skipped(3));
+        assert!(overwrites(&target, None, &met, true));
+        assert!(!overwrites(&target, None, &met, false) && overwrites(&target, Some(&met), &met, false));
+        assert!(!overwrites(&target, Some(&started(2)), &met, false));
+        assert!(overwrites(&skipped(7), None, &met, false), "an end is written over anything");
+        assert!(goes_forward(&started(3), &done(3)) && !goes_forward(&done(3), &started(3)));
+        assert_eq!(inherited(TickEnd::SkippedMisfire, false), TickEnd::Lost);
+        assert_eq!(inherited(TickEnd::Done, false), TickEnd::Done);
+        assert_eq!(voided(2, TickEnd::SkippedPaused), TickEnd::Cancelled);
+        assert_eq!((first_opened(true), first_opened(false)), (1, 2));
+    }
+
+    #[test]
+    fn a_worker_takes_one_record_that_a_majority_of_older_nodes_shows() {
+        let open = |term, generation| {
+            let at = TICK;
+            let open = OpenRun {
+                generation,
+                at,
+                not_before: at,
+                take_by: at,
+                horizon: at,
+                delivery: Delivery::AtMostOnce,
+                cause: TickCause::Scheduled,
+                term: FencingToken::new(1),
+                state: None,
+                cancel: None,
+            };
+            TickRecord::Open(open).into_record(TICK, FencingToken::new(term))
+        };
+        let shown =
+            |since: WallTime, record: Option<Record>| (Memory { since, max_clock_offset: OFFSET }, record);
+        let (old, young) = (WallTime::default(), TICK);
+        let taken = |shown: &[(Memory, Option<Record>)]| is_open(shown, 3).map(|(_, open)| open.generation);
+        assert_eq!(taken(&[shown(old, Some(open(3, 1))), shown(old, Some(open(3, 1)))]), Some(1));
+        assert_eq!(taken(&[shown(old, Some(open(3, 1))), shown(old, None)]), None, "R3: one node");
+        assert_eq!(
+            taken(&[shown(old, Some(open(3, 1))), shown(old, Some(open(4, 1)))]),
+            None,
+            "R3: two terms"
+        );
+        assert_eq!(
+            taken(&[shown(old, Some(open(3, 1))), shown(young, Some(open(3, 1)))]),
+            None,
+            "R3: a young node"
+        );
+        assert_eq!(taken(&[shown(old, Some(skipped(3))), shown(old, Some(skipped(3)))]), None);
     }
 
     #[test]

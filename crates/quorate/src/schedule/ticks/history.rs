@@ -28,7 +28,7 @@ pub struct TickHistory {
     pub reason: Arc<str>,
     /// Who ran it, or decided on it.
     pub worker: Arc<str>,
-    /// The term; of a tick that is spread over workers, the claim's token.
+    /// The term in which it was started, or opened to workers first.
     pub term: FencingToken,
     /// When its first attempt began; `None` where it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,14 +2,20 @@
 
 mod delivery;
 mod history;
+mod outcome;
 mod record;
 mod request;
 mod row;
 mod wire;
 
 pub(in crate::schedule) use delivery::rank;
-pub use delivery::{Decision, Delivery, NodeAnswer, SkipReason, TickVerdict, verdict};
+pub use delivery::{
+    Decision, Delivery, NodeAnswer, SkipReason, TickVerdict, first_opened, goes_forward, inherited, is_open,
+    memory_needed, overwrites, verdict, voided,
+};
 pub use history::{TickCause, TickEnd, TickHistory};
-pub use record::{RecordError, TickKey, TickRecord};
+pub(in crate::schedule) use outcome::{RunOutcome, tail};
+pub use record::{OpenRun, RecordError, TickKey, TickRecord};
 pub use request::{Answer, Ask, Request, RequestId, RequestIdError};
-pub use row::{Cancelled, JobRow, Paused};
+pub(in crate::schedule) use row::FOR_EVER;
+pub use row::{JobRow, Paused};

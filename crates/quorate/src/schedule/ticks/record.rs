@@ -1,4 +1,4 @@
-use super::TickEnd;
+use super::{Delivery, TickCause, TickEnd};
 use crate::{
     env::WallTime,
     node::{FencingToken, Record},
@@ -12,46 +12,75 @@ const OUTCOME_MAX: usize = 512;
 /// What tick keys begin with; other records of a ledger have other beginnings.
 const PREFIX: &str = "tick/";
 
-/// How a tick stands in the ledger: the value of its [`Record`].
+/// The value of the ledger's [`Record`] of a run.
 ///
-/// Whether it is the last word is not said here but by [`Record::last`]: a *failed* tick may be tried again
-/// or be given up.
+/// No record of a run is written as [`Record::last`]: a leader must be able to write the same end again under its own term.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum TickRecord {
-    /// A worker was about to start it.
+    /// The leader is about to execute the run itself.
     Started {
-        /// The worker.
+        /// The leader's worker.
         worker: Arc<str>,
     },
-    /// It ran to its end.
-    Done {
-        /// The worker.
-        worker: Arc<str>,
-        /// How long it took, in milliseconds.
-        took_ms: u64,
-        /// What came of it, for people; may be empty.
-        outcome: Arc<str>,
-    },
-    /// It ran and failed.
-    Failed {
-        /// The worker.
-        worker: Arc<str>,
-        /// How long it took, in milliseconds.
-        took_ms: u64,
-        /// The error, for people.
-        outcome: Arc<str>,
-    },
-    /// It ended in another way: was skipped, cancelled or lost, or took too long.
+    /// Workers may take this generation of the run.
+    Open(OpenRun),
+    /// The run has ended.
     Closed {
-        /// Who says so.
+        /// The worker that executed the run, or decided on it.
         worker: Arc<str>,
-        /// In which way.
+        /// In which way it ended.
         end: TickEnd,
-        /// Why, for people.
+        /// The reason, for people; may be empty.
         outcome: Arc<str>,
+        /// How long it took, in milliseconds, where it was executed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_ms: Option<u64>,
+        /// Only nodes whose memory began before this count for the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        memory: Option<WallTime>,
+        /// The term under which the history has the run, where that is not the record's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        term: Option<FencingToken>,
     },
+}
+
+/// A generation of a run that workers may take.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenRun {
+    /// Which execution of the run this is: 1, and for at-least-once more after one was lost.
+    pub generation: u32,
+    /// A node counts for this generation only if its memory began before this time.
+    pub at: WallTime,
+    /// No worker starts it before this time.
+    pub not_before: WallTime,
+    /// No worker should take it after this time.
+    pub take_by: WallTime,
+    /// No node lets it be taken after this time.
+    pub horizon: WallTime,
+    /// The job's delivery rule when the run was opened.
+    pub delivery: Delivery,
+    /// Why it runs.
+    pub cause: TickCause,
+    /// The term that opened the run first, under which the history has it.
+    pub term: FencingToken,
+    /// The state that earlier runs of the job have left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Arc<str>>,
+    /// Why the run is to be cancelled, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<Arc<str>>,
+}
+
+/// The order in which a leader writes the records of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::schedule) enum Stage {
+    Started,
+    /// The generation, and whether it is to be cancelled.
+    Open(u32, bool),
+    Closed,
 }
 
 impl TickRecord {
@@ -62,35 +91,53 @@ impl TickRecord {
 
     /// *Done by* `worker`; an `outcome` over 512 bytes is cut.
     pub fn done(worker: &str, took: Duration, outcome: &str) -> Self {
-        Self::Done { worker: worker.into(), took_ms: millis(took), outcome: cut(outcome) }
+        Self::ended(worker, TickEnd::Done, Some(took), outcome)
     }
 
-    /// *Failed under* `worker`; an `outcome` over 512 bytes is cut.
-    pub fn failed(worker: &str, took: Duration, outcome: &str) -> Self {
-        Self::Failed { worker: worker.into(), took_ms: millis(took), outcome: cut(outcome) }
-    }
-
-    /// *Ended in another way*, as `worker` says; an `outcome` over 512 bytes is cut.
+    /// Closed with an `end` that no execution led to; an `outcome` over 512 bytes is cut.
     pub fn closed(worker: &str, end: TickEnd, outcome: &str) -> Self {
-        Self::Closed { worker: worker.into(), end, outcome: cut(outcome) }
+        Self::ended(worker, end, None, outcome)
     }
 
-    /// Who wrote it.
-    pub fn worker(&self) -> &Arc<str> {
+    /// Closed with an `end` after the run `took` so long; an `outcome` over 512 bytes is cut.
+    pub fn ended(worker: &str, end: TickEnd, took: Option<Duration>, outcome: &str) -> Self {
+        let (outcome, took_ms) = (cut(outcome), took.map(millis));
+        Self::Closed { worker: worker.into(), end, outcome, took_ms, memory: None, term: None }
+    }
+
+    /// The same end, for which nodes count whose memory began before `memory`, and which the history has under `term`.
+    pub(in crate::schedule) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
+        if let Self::Closed { memory, term, .. } = &mut self {
+            (*memory, *term) = (Some(since), Some(under));
+        }
+        self
+    }
+
+    /// The worker that wrote it, where the record names one.
+    pub fn worker(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Started { worker }
-            | Self::Done { worker, .. }
-            | Self::Failed { worker, .. }
-            | Self::Closed { worker, .. } => worker,
+            Self::Started { worker } | Self::Closed { worker, .. } => Some(worker),
+            Self::Open(_) => None,
         }
     }
 
-    /// The ledger record of `tick` under `term`. *Done* and *closed* are always the last word; of the others `last`
-    /// says.
-    pub fn into_record(self, tick: WallTime, term: FencingToken, last: bool) -> Record {
-        let last = last || matches!(self, Self::Done { .. } | Self::Closed { .. });
+    /// Returns whether the run has ended by this record.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed { .. })
+    }
+
+    pub(in crate::schedule) fn stage(&self) -> Stage {
+        match self {
+            Self::Started { .. } => Stage::Started,
+            Self::Open(open) => Stage::Open(open.generation, open.cancel.is_some()),
+            Self::Closed { .. } => Stage::Closed,
+        }
+    }
+
+    /// The ledger record of a run of the time `at` under `term`.
+    pub fn into_record(self, at: WallTime, term: FencingToken) -> Record {
         let value = serde_json::to_string(&self).unwrap_or_default().into();
-        Record { at: tick.as_micros(), term, last, value }
+        Record { at: at.as_micros(), term, last: false, value }
     }
 
     /// Reads a record's value.
@@ -175,31 +222,58 @@ mod tests {
             (TickRecord::started("a"), r#"{"state":"started","worker":"a"}"#),
             (
                 TickRecord::done("b \"c\"\n", took, "exit 0"),
-                r#"{"state":"done","worker":"b \"c\"\n","took_ms":1250,"outcome":"exit 0"}"#,
+                r#"{"state":"closed","worker":"b \"c\"\n","end":"done","outcome":"exit 0","took_ms":1250}"#,
             ),
             (
-                TickRecord::failed("d", took, "exit 1"),
-                r#"{"state":"failed","worker":"d","took_ms":1250,"outcome":"exit 1"}"#,
+                TickRecord::closed("d", TickEnd::Lost, "")
+                    .remembered(WallTime::from_micros(5), FencingToken::new(3)),
+                r#"{"state":"closed","worker":"d","end":"lost","outcome":"","memory":5,"term":3}"#,
+            ),
+            (
+                TickRecord::Open(open()),
+                r#"{"state":"open","generation":2,"at":5,"not_before":6,"take_by":7,"horizon":8,"delivery":"at-least-once","cause":"scheduled","term":9}"#,
             ),
             (
                 TickRecord::closed("d", TickEnd::TimedOut, "after 1s"),
                 r#"{"state":"closed","worker":"d","end":"timed-out","outcome":"after 1s"}"#,
             ),
         ] {
-            let stood = record.clone().into_record(TICK, TERM, false);
+            let stood = record.clone().into_record(TICK, TERM);
             assert_eq!(&*stood.value, text);
             assert_eq!((stood.at, stood.term), (TICK.as_micros(), TERM));
             assert_eq!(TickRecord::parse(&stood.value), Ok(record));
         }
     }
 
+    fn open() -> OpenRun {
+        let at = WallTime::from_micros;
+        OpenRun {
+            generation: 2,
+            at: at(5),
+            not_before: at(6),
+            take_by: at(7),
+            horizon: at(8),
+            delivery: Delivery::AtLeastOnce,
+            cause: TickCause::Scheduled,
+            term: FencingToken::new(9),
+            state: None,
+            cancel: None,
+        }
+    }
+
     #[test]
-    fn done_is_always_the_last_word() {
-        assert!(TickRecord::done("a", Duration::ZERO, "").into_record(TICK, TERM, false).last);
-        assert!(TickRecord::closed("a", TickEnd::Lost, "").into_record(TICK, TERM, false).last);
-        assert!(!TickRecord::started("a").into_record(TICK, TERM, false).last);
-        assert!(!TickRecord::failed("a", Duration::ZERO, "").into_record(TICK, TERM, false).last);
-        assert!(TickRecord::failed("a", Duration::ZERO, "").into_record(TICK, TERM, true).last);
+    fn no_record_is_final_and_stages_only_go_forward() {
+        let cancelled = OpenRun { cancel: Some("on request".into()), ..open() };
+        let next = OpenRun { generation: 3, ..open() };
+        let stages = [
+            TickRecord::started("a"),
+            TickRecord::Open(open()),
+            TickRecord::Open(cancelled),
+            TickRecord::Open(next),
+            TickRecord::done("a", Duration::ZERO, ""),
+        ];
+        assert!(stages.iter().all(|record| !record.clone().into_record(TICK, TERM).last), "R11");
+        assert!(stages.is_sorted_by_key(TickRecord::stage), "R14");
     }
 
     #[test]
@@ -211,8 +285,9 @@ mod tests {
             r#"{"state":"Started","worker":"a"}"#,
             r#"{"state":"paused","worker":"a"}"#,
             r#"{"state":"started","worker":"a","since":3}"#,
-            r#"{"state":"done","worker":"a","took_ms":-1,"outcome":""}"#,
-            r#"{"state":"done","worker":"a","took_ms":1}"#,
+            r#"{"state":"closed","worker":"a","end":"done","took_ms":-1,"outcome":""}"#,
+            r#"{"state":"closed","worker":"a","end":"done","took_ms":1}"#,
+            r#"{"state":"open","generation":1}"#,
             r#"{"state":"started","worker":"a"} x"#,
         ] {
             let error = TickRecord::parse(text).unwrap_err().to_string();
@@ -223,13 +298,13 @@ mod tests {
     #[test]
     fn a_long_outcome_is_cut_between_letters() {
         let long = "ї".repeat(600);
-        let TickRecord::Done { outcome, .. } = TickRecord::done("a", Duration::ZERO, &long) else {
+        let TickRecord::Closed { outcome, .. } = TickRecord::done("a", Duration::ZERO, &long) else {
             panic!("done is done")
         };
         assert_eq!(outcome.len(), 512);
         let odd = format!("x{long}");
-        let TickRecord::Failed { outcome, .. } = TickRecord::failed("a", Duration::ZERO, &odd) else {
-            panic!("failed is failed")
+        let TickRecord::Closed { outcome, .. } = TickRecord::closed("a", TickEnd::Failed, &odd) else {
+            panic!("failed is closed")
         };
         assert_eq!(outcome.len(), 511);
     }

@@ -14,11 +14,6 @@ impl RequestId {
         Self(u128::from(env.random()) << 64 | u128::from(env.random()))
     }
 
-    /// What no request has: of a row of before.
-    pub(super) const fn none() -> Self {
-        Self(0)
-    }
-
     /// The id of this number.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)

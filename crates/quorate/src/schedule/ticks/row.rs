@@ -1,14 +1,12 @@
 use super::{RecordError, RequestId};
-use crate::{env::WallTime, schedule::ScheduleSpec};
+use crate::{env::WallTime, node::FencingToken, schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
+/// The time of records that pruning never reaches: the largest that a node's Lua can compare.
+pub(in crate::schedule) const FOR_EVER: WallTime = WallTime::from_micros(FencingToken::MAX.get());
 /// How many requests a row remembers.
 const ASKED_MAX: usize = 8;
-/// And how many of those to cancel what runs.
-const CANCELS_MAX: usize = 32;
-/// For how long it remembers these: every worker has looked by then.
-const CANCELS_KEPT: Duration = Duration::from_secs(600);
 
 /// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +23,7 @@ pub struct JobRow {
     /// The misfire, overlap, delivery and placement rules, for people.
     #[serde(default)]
     pub rules: Arc<str>,
-    /// Whether its ticks are spread over the workers.
+    /// Whether its ticks run on any worker.
     #[serde(default)]
     pub spread: bool,
     /// Where each tick hangs on the end of the run before it: that end.
@@ -42,25 +40,6 @@ pub struct JobRow {
     /// died before it answered, is known to have been carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<RequestId>,
-    /// Which runs on workers are to stop, those of the last ten minutes, and ticks that were named: of a job that is spread the
-    /// workers look here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cancels: Vec<Cancelled>,
-}
-
-/// That what runs is to stop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cancelled {
-    /// The request: each worker heeds it once.
-    #[serde(default = "RequestId::none")]
-    pub id: RequestId,
-    /// Who asked for it.
-    pub by: Arc<str>,
-    /// When: what begins later than this, and than clocks are apart, is not meant, but for the tick that is named.
-    pub at: WallTime,
-    /// The run of this tick alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tick: Option<WallTime>,
 }
 
 /// That a job is paused.
@@ -87,24 +66,6 @@ impl JobRow {
         self.asked.push(request);
         let excess = self.asked.len().saturating_sub(ASKED_MAX);
         self.asked.drain(..excess);
-    }
-
-    /// That workers are to stop what they run. False where too many stand that some worker may not have seen. A tick that
-    /// is named stays for as long as there is room: it may be due again hours later.
-    #[must_use]
-    pub(in crate::schedule) fn cancel(&mut self, cancelled: Cancelled) -> bool {
-        let old = |one: &Cancelled| one.at + CANCELS_KEPT <= cancelled.at;
-        self.cancels.retain(|one| !old(one) || one.tick.is_some_and(|tick| cancelled.tick != Some(tick)));
-        if self.cancels.len() >= CANCELS_MAX
-            && let Some(at) = self.cancels.iter().position(old)
-        {
-            self.cancels.remove(at);
-        }
-        let room = self.cancels.len() < CANCELS_MAX;
-        if room {
-            self.cancels.push(cancelled);
-        }
-        room
     }
 
     /// The value of its record.
@@ -147,25 +108,6 @@ mod tests {
         assert!(row.to_value().contains(r#""window":1500"#));
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
         assert_eq!((row.rev, row.asked.len(), row.asked.last()), (23, 8, Some(&RequestId::from_u128(20))));
-        assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
-        let id = RequestId::from_u128(7);
-        let cancel = |at: u64| Cancelled { id, by: "me".into(), at: WallTime::from_micros(at), tick: None };
-        assert!(row.cancel(cancel(9)));
-        let id = "00000000000000000000000000000007";
-        let text = format!(r#""cancels":[{{"id":"{id}","by":"me","at":9}}]}}"#);
-        assert!(row.to_value().ends_with(&text), "{}", row.to_value());
-        (1..32).for_each(|at| assert!(row.cancel(cancel(at))));
-        assert!(!row.cancel(cancel(40)), "more than any worker may have missed");
-        assert_eq!(row.cancels.len(), 32);
-        assert!(
-            row.cancel(cancel(600_000_009)) && row.cancels.len() == 23,
-            "those of ten minutes ago are gone"
-        );
-        let named = |at| Cancelled { tick: Some(WallTime::from_micros(5)), ..cancel(at) };
-        row.cancels = vec![named(1)];
-        (0..31).for_each(|_| assert!(row.cancel(cancel(700_000_000))));
-        assert_eq!(row.cancels[0], named(1), "a tick that is named stays");
-        assert!(row.cancel(cancel(700_000_000)) && !row.cancels.contains(&named(1)), "while there is room");
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();
         assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));

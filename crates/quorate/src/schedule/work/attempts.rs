@@ -2,7 +2,7 @@ use super::{Hold, Tick, tick::Said};
 use crate::{
     env::{BootTime, WallTime},
     panic,
-    schedule::{Delivery, Job, Placement, TickCause},
+    schedule::{Delivery, Job, TickCause, TickEnd},
 };
 use futures_util::FutureExt;
 use std::{
@@ -20,8 +20,8 @@ pub(in crate::schedule) struct Work {
     pub(in crate::schedule) tick: WallTime,
     pub(in crate::schedule) cause: TickCause,
     pub(in crate::schedule) hold: Hold,
-    /// What earlier runs have left.
-    pub(in crate::schedule) state: Option<Arc<str>>,
+    /// What the handler says beside its result.
+    pub(in crate::schedule) said: Said,
     pub(in crate::schedule) cancel: Cancel,
     /// How long a run that is cancelled has to end.
     pub(in crate::schedule) grace: Duration,
@@ -50,6 +50,19 @@ pub(in crate::schedule) enum WorkEnd {
     Cancelled,
     /// With its term or claim, or marked by its handler: an at-least-once tick runs again.
     Interrupted,
+}
+
+impl WorkEnd {
+    /// How the run's tick has ended; `None` where it runs again.
+    pub(in crate::schedule) fn of_tick(self) -> Option<TickEnd> {
+        match self {
+            Self::Done => Some(TickEnd::Done),
+            Self::Failed => Some(TickEnd::Failed),
+            Self::TimedOut => Some(TickEnd::TimedOut),
+            Self::Cancelled => Some(TickEnd::Cancelled),
+            Self::Interrupted => None,
+        }
+    }
 }
 
 /// Tells one run to stop, and why. Clones are the same.
@@ -89,7 +102,12 @@ impl Cancel {
         self.stop.is_cancelled()
     }
 
-    fn why(&self) -> Arc<str> {
+    /// Waits until the run is to stop.
+    pub(in crate::schedule) async fn cancelled(&self) {
+        self.stop.cancelled().await;
+    }
+
+    pub(in crate::schedule) fn why(&self) -> Arc<str> {
         self.words.for_good.get().or(self.words.for_now.get()).cloned().unwrap_or_default()
     }
 }
@@ -145,7 +163,7 @@ impl Work {
     pub(in crate::schedule) async fn run(self) -> Worked {
         let env = self.hold.env().clone();
         let began = env.now();
-        let said = Said::new(self.state.clone(), self.job.keep_output);
+        let said = self.said.clone();
         let mut attempts = 0;
         let (end, reason) = loop {
             if self.cancel.is_for_good() {
@@ -199,7 +217,6 @@ impl Work {
             at: self.tick,
             cause: self.cause,
             attempt,
-            spread: self.job.placement == Placement::Spread,
             hold: self.hold.clone(),
             stop: stop.clone(),
             timeout_at,

@@ -1,10 +1,10 @@
 use crate::{
-    claim::ClaimHandle,
     election::Term,
     env::{BootTime, Env},
-    lease::LeaseLost,
+    lease::{Lease, LeaseLost},
     node::FencingToken,
 };
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Under what a tick runs: what it may run for as long as it is held.
@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 pub(in crate::schedule) enum Hold {
     /// The leader's term.
     Term(Term),
-    /// A claim on the tick, of a job that is spread over workers.
-    Claim(ClaimHandle, Env),
+    /// The claim of the run's slot.
+    Claim(Arc<Lease>, Env),
 }
 
 impl Hold {

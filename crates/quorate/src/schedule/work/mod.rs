@@ -6,4 +6,5 @@ mod tick;
 
 pub(super) use attempts::{Cancel, Work, WorkEnd, Worked, on_request};
 pub(super) use hold::Hold;
+pub(super) use tick::Said;
 pub use tick::{StateError, Tick};

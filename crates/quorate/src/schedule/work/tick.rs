@@ -4,7 +4,7 @@ use crate::{
     env::{BootTime, WallTime},
     lease::LeaseLost,
     node::FencingToken,
-    schedule::TickCause,
+    schedule::{TickCause, ticks::tail},
 };
 use std::{
     sync::{
@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest state that a job keeps between its runs, in bytes.
 const STATE_MAX: usize = 1024;
+/// The longest that a run on a worker leaves, as JSON.
+const SLOT_STATE_MAX: usize = 512;
 
 /// What a job's handler is given.
 #[derive(Clone, Debug)]
@@ -25,8 +27,6 @@ pub struct Tick {
     pub(super) at: WallTime,
     pub(super) cause: TickCause,
     pub(super) attempt: u32,
-    /// Whether the job's ticks are spread over the workers.
-    pub(super) spread: bool,
     pub(super) hold: Hold,
     pub(super) stop: CancellationToken,
     pub(super) timeout_at: Option<BootTime>,
@@ -35,11 +35,12 @@ pub struct Tick {
 
 /// What the handler says beside its result: over all attempts of one run.
 #[derive(Clone, Debug)]
-pub(super) struct Said(Arc<Inner>);
+pub(in crate::schedule) struct Said(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     interrupted: AtomicBool,
+    unreleased: AtomicBool,
     keep_output: usize,
     words: Mutex<Words>,
 }
@@ -77,8 +78,7 @@ impl Tick {
         self.attempt
     }
 
-    /// The term under which it runs; `None` for a tick that is spread over workers, which runs under a claim (what somebody
-    /// asked for runs under the leader's term also then).
+    /// The term under which it runs; `None` for a run of a job that is placed on any worker, which runs under a claim.
     pub fn term(&self) -> Option<&Term> {
         match &self.hold {
             Hold::Term(term) => Some(term),
@@ -89,9 +89,9 @@ impl Tick {
     /// The fencing token of the term or the claim, if this worker still has it at this moment: pass it to the write
     /// that follows.
     ///
-    /// Tokens of terms order all runs of a job that is on the leader. Those of a job that is spread come from the claim on
-    /// their *tick*, and of a run that somebody asked for from the leader's term: they order the runs of one tick, and
-    /// nothing else. A sink that is to refuse older runs must keep a token for each tick of such a job.
+    /// Tokens of terms order all runs of a job that is on the leader. Those of a job that is placed on any worker come from
+    /// the claim of one generation of one run, and order nothing else: a sink that is to refuse older runs must compare the
+    /// ticks of such a job as well.
     ///
     /// # Errors
     /// [`LeaseLost`] once it does not.
@@ -140,14 +140,17 @@ impl Tick {
     /// word counts.
     ///
     /// # Errors
-    /// [`StateError`] where it is over 1,024 bytes long, and where the job is spread over the workers: its runs may go on side
-    /// by side, and none comes before another.
+    /// [`StateError`] where it is over 1,024 bytes long, or, of a run on any worker, over 512 bytes as JSON.
     pub fn set_state(&self, text: &str) -> Result<(), StateError> {
-        if self.spread {
-            return Err(StateError::Spread { job: Arc::clone(&self.job) });
-        }
-        if text.len() > STATE_MAX {
-            return Err(StateError::TooLong { job: Arc::clone(&self.job), length: text.len() });
+        let (length, most) = match self.hold {
+            Hold::Term(_) => (text.len(), STATE_MAX),
+            // It travels in the slot's result, beside all else that is recorded of the run.
+            Hold::Claim(..) => {
+                (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), SLOT_STATE_MAX)
+            }
+        };
+        if length > most {
+            return Err(StateError::TooLong { job: Arc::clone(&self.job), length, most });
         }
         self.said.words().state = Some(text.into());
         Ok(())
@@ -172,12 +175,28 @@ impl Tick {
     pub fn mark_interrupted(&self) {
         self.said.0.interrupted.store(true, Ordering::Release);
     }
+
+    /// Keeps the term or the claim from being released when the run ends: the next leader is elected, or the next run of
+    /// the job starts, no sooner than the TTL after. For work that may still go on and cannot be ended, such as a process of
+    /// another user. Cannot be taken back.
+    pub fn end_without_release(&self) {
+        match &self.hold {
+            Hold::Term(term) => term.end_without_release(),
+            Hold::Claim(..) => self.said.0.unreleased.store(true, Ordering::Release),
+        }
+    }
 }
 
 impl Said {
-    pub(super) fn new(state: Option<Arc<str>>, keep_output: usize) -> Self {
+    pub(in crate::schedule) fn new(state: Option<Arc<str>>, keep_output: usize) -> Self {
         let words = Mutex::new(Words { before: state, ..Words::default() });
-        Self(Arc::new(Inner { interrupted: AtomicBool::new(false), keep_output, words }))
+        let (interrupted, unreleased) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self(Arc::new(Inner { interrupted, unreleased, keep_output, words }))
+    }
+
+    /// Whether the claim is to be kept until its TTL is over.
+    pub(in crate::schedule) fn is_unreleased(&self) -> bool {
+        self.0.unreleased.load(Ordering::Acquire)
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
@@ -200,40 +219,14 @@ impl Said {
 pub enum StateError {
     /// It is too long.
     #[error(
-        "the state of the job {job:?} is {length} bytes long; keep it to {STATE_MAX}, and put more into a store of its own"
+        "the state of the job {job:?} is {length} bytes long; keep it to {most}, and put more into a store of its own"
     )]
     TooLong {
         /// Whose.
         job: Arc<str>,
-        /// Its length, in bytes.
+        /// Its length, in bytes; of a run on any worker as JSON.
         length: usize,
+        /// The longest that is kept.
+        most: usize,
     },
-    /// The job's ticks are spread over the workers.
-    #[error(
-        "the job {job:?} is spread over the workers, and its runs, which may go on side by side, leave no state to each \
-         other; place it on the leader, or keep its state in a store of its own"
-    )]
-    Spread {
-        /// Whose.
-        job: Arc<str>,
-    },
-}
-
-/// The last `most` bytes of a text, from between two characters.
-fn tail(text: &str, most: usize) -> &str {
-    let from = text.len().saturating_sub(most);
-    (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tail_begins_between_two_characters() {
-        assert_eq!(tail("abc", 5), "abc");
-        assert_eq!(tail("abc", 2), "bc");
-        assert_eq!(tail("aїїb", 4), "їb");
-        assert_eq!(tail("abc", 0), "");
-    }
 }

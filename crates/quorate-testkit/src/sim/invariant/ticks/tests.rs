@@ -42,8 +42,8 @@ impl History {
 
     /// Stores *started*, or a final record, on the given number of servers.
     fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
-        let record =
-            Record { at: at(due).as_micros(), term: FencingToken::new(term), last, value: "".into() };
+        let written = if last { TickRecord::done("w", Duration::ZERO, "") } else { TickRecord::started("w") };
+        let record = written.into_record(at(due), FencingToken::new(term));
         let key = TickKey::new(job, at(due)).key();
         (0..servers).for_each(|node| self.written(node, &key, &record).unwrap());
     }

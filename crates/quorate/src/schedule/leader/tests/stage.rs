@@ -67,7 +67,8 @@ impl Stage {
             *way.lock().unwrap() = Some(sender);
             let (roster, ledger) = (mine.clone(), ledger.clone());
             async move {
-                lead(Leading { roster, ledger, term, max_running, grace: SECOND / 4 }, asked).await;
+                let (ttl, grace) = (SECOND, SECOND / 4);
+                lead(Leading { roster, ledger, term, ttl, max_running, grace }, asked).await;
                 Ok::<(), String>(())
             }
         });

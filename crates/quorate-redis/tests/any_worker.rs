@@ -1,22 +1,26 @@
+<<<<<<< integ:crates/quorate-redis/tests/spread.rs
 //! Jobs with any-worker placement, on real servers: the first worker to claim a tick runs it.
+=======
+//! Jobs that are placed on any worker, on real servers: the leader opens a run, and the worker that takes its slot executes it.
+>>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::{
     election::Election,
     env::Env,
-    ledger::Ledger,
-    node::{FencingToken, Record},
     quorum::Quorum,
     schedule::{
-        Delivery, Job, JobRow, Jobs, Overlap, Paused, Placement, RunAll, Scheduler, Tick, TickEnd,
-        TickHistory, every,
+        Delivery, Job, Jobs, Overlap, Placement, RunAll, Scheduler, Tick, TickEnd, TickHistory, every,
     },
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::RedisCluster;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::{runtime::Runtime, sync::mpsc};
@@ -87,6 +91,7 @@ fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts)
     rules(job, delivery)
 }
 
+<<<<<<< integ:crates/quorate-redis/tests/spread.rs
 /// Returns a job whose runs never end, and a channel that receives the tick of each run.
 fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
     let (ticks, hangs) = mpsc::unbounded_channel();
@@ -95,12 +100,26 @@ fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<
         note(&noted, who, &tick);
         let _ = ticks.send(tick.at().as_micros());
         std::future::pending::<Result<(), String>>()
+=======
+/// A job whose first run never ends, and what tells of the tick of that run.
+fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
+    let (told, hangs) = mpsc::unbounded_channel();
+    let (noted, first) = (Arc::clone(starts), Arc::new(AtomicBool::new(true)));
+    let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
+        note(&noted, who, &tick);
+        let hangs = first.swap(false, Ordering::AcqRel);
+        if hangs {
+            let _ = told.send(tick.at().as_micros());
+        }
+        async move { if hangs { std::future::pending().await } else { Ok::<(), String>(()) } }
+>>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     });
     (job, hangs)
 }
 
 fn rules(job: Job, delivery: Delivery) -> Job {
-    job.placement(Placement::Spread).misfire(RunAll::within(MINUTE)).delivery(delivery).history(10_000)
+    let job = job.placement(Placement::Spread).overlap(Overlap::Allow).delivery(delivery);
+    job.misfire(RunAll::within(MINUTE)).history(10_000)
 }
 
 fn note(starts: &Starts, who: &'static str, tick: &Tick) {
@@ -163,6 +182,13 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
         let workers = ["a", "b", "c"]
             .map(|who| Worker::start(who, &cluster.urls(), who == "a", job(delivery, PERIOD, who, &starts)));
         until("150 ticks", || starts.lock().unwrap().len() >= 150).await;
+        let begun: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
+        // The leader writes the history a little after the end of a run.
+        until("the history", || {
+            let history = history(&cluster);
+            begun.iter().all(|tick| history.contains_key(tick))
+        })
+        .await;
         for worker in workers {
             worker.stop().await;
         }
@@ -171,13 +197,22 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
         assert!(twice.is_empty(), "{delivery}: {twice:?}");
         let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
         let due = (last - first) / u64::try_from(PERIOD.as_micros()).unwrap() + 1;
+<<<<<<< integ:crates/quorate-redis/tests/spread.rs
         assert_eq!(starts.len() as u64, due, "{delivery}: no tick is missing");
         // The fastest worker depends on the machine. But it must not be the only one that runs ticks.
+=======
+        let history = history(&cluster);
+        let period = u64::try_from(PERIOD.as_micros()).unwrap();
+        let missing =
+            (0..due).map(|number| first + number * period).filter(|tick| !starts.contains_key(tick));
+        let missing: Vec<_> = missing.map(|tick| (tick, history.get(&tick))).collect();
+        assert!(missing.is_empty(), "{delivery}: of {due} up to {last}: {missing:#?}");
+        // Which of them is the quickest is the machine's affair; that one is not alone is not.
+>>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
         let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
         let counts = ["a", "b", "c"].map(count);
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
-        let history = history(&cluster);
-        for tick in starts.keys() {
+        for tick in &begun {
             let ends: Vec<_> = history.get(tick).into_iter().flatten().map(|entry| entry.end).collect();
             assert_eq!(ends, [TickEnd::Done], "{delivery}: {tick}");
         }
@@ -192,9 +227,8 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
         let starts = Starts::default();
         let (hanging, mut hangs) = hanging("a", &starts);
         let a = Worker::start("a", &cluster.urls(), false, rules(hanging, delivery));
-        let b = Worker::start("b", &cluster.urls(), false, {
-            job(delivery, Duration::from_millis(100), "b", &starts).overlap(Overlap::Allow)
-        });
+        let period = Duration::from_millis(100);
+        let b = Worker::start("b", &cluster.urls(), true, job(delivery, period, "b", &starts));
         let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
         // The tick stays claimed as long as its worker lives, longer than a claim lasts without an extension.
         let more = starts.lock().unwrap().len() + 40;
@@ -226,15 +260,11 @@ async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
         let cluster = servers();
         let starts = Starts::default();
         let (hanging, mut hangs) = hanging("a", &starts);
-        let a = Worker::start("a", &cluster.urls(), false, rules(hanging, delivery));
+        let a = Worker::start("a", &cluster.urls(), true, rules(hanging, delivery));
         let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
         a.kill();
-        let b = Worker::start(
-            "b",
-            &cluster.urls(),
-            false,
-            job(delivery, Duration::from_millis(100), "b", &starts),
-        );
+        let period = Duration::from_millis(100);
+        let b = Worker::start("b", &cluster.urls(), true, job(delivery, period, "b", &starts));
         until("its end", || history(&cluster).contains_key(&tick)).await;
         until("the next ticks", || starts.lock().unwrap().len() > 10).await;
         b.stop().await;
@@ -269,28 +299,64 @@ async fn a_stopping_worker_gives_its_tick_back() {
             Err("cancelled".to_owned())
         }
     });
-    let a = Worker::start("a", &cluster.urls(), false, rules(patient, Delivery::AtLeastOnce));
-    let tick = soon("a tick", begun.recv()).await.unwrap();
-    let b = Worker::start("b", &cluster.urls(), false, {
+    let b = Worker::start("b", &cluster.urls(), true, {
         job(Delivery::AtLeastOnce, Duration::from_millis(100), "b", &starts)
     });
+    let a = Worker::start("a", &cluster.urls(), false, rules(patient, Delivery::AtLeastOnce));
+    let tick = soon("a tick", begun.recv()).await.unwrap();
     a.stop().await;
-    until("its second run", || starts.lock().unwrap()[&tick].len() > 1).await;
+    until("its end", || history(&cluster).contains_key(&tick)).await;
     b.stop().await;
     assert_eq!(starts.lock().unwrap()[&tick], [("a", false), ("b", true)]);
     let ends: Vec<_> = history(&cluster)[&tick].iter().map(|entry| entry.end).collect();
     assert_eq!(ends, [TickEnd::Done], "the interrupted run is not an outcome");
 }
 
+<<<<<<< integ:crates/quorate-redis/tests/spread.rs
 /// Any-worker placement, then the leader's, then any-worker again: ticks that were due under the leader are
 /// not run again by the workers.
 #[tokio::test]
 async fn workers_leave_a_job_to_the_leader_and_continue_when_it_is_returned() {
+=======
+/// On any worker, then on the leader, then on any worker again.
+#[tokio::test]
+async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
+>>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     let cluster = servers();
     let starts = Starts::default();
     let period = Duration::from_millis(100);
-    let worker = Worker::start("a", &cluster.urls(), false, job(Delivery::AtMostOnce, period, "a", &starts));
+    let noted = Arc::clone(&starts);
+    let both = Job::new("j", every(period).unwrap(), move |tick: Tick| {
+        let who = if tick.term().is_some() { "leader" } else { "any" };
+        noted.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_made_up()));
+        async { Ok::<_, String>(()) }
+    });
+    let both = rules(both, Delivery::AtMostOnce);
+    let worker = Worker::start("a", &cluster.urls(), true, both.clone());
+    let count = |who| starts.lock().unwrap().values().flatten().filter(|(by, _)| *by == who).count();
+    let handle = worker.scheduler.handle();
+    for round in 1..=2 {
+        until("ticks on any worker", || count("any") > 5 * round).await;
+        handle.set_jobs(vec![both.clone().placement(Placement::Leader)]).unwrap();
+        until("ticks on the leader", || count("leader") > 5 * round).await;
+        handle.set_jobs(vec![both.clone()]).unwrap();
+    }
+    worker.stop().await;
+    let twice: Vec<_> = starts.lock().unwrap().clone().into_iter().filter(|(_, by)| by.len() > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    let doubled: Vec<_> = history(&cluster).into_iter().filter(|(_, entries)| entries.len() > 1).collect();
+    assert!(doubled.is_empty(), "skipped and run: {doubled:?}");
+}
+
+#[tokio::test]
+async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_runs_have() {
+    let cluster = servers();
+    let starts = Starts::default();
+    let period = Duration::from_millis(100);
+    let mut worker =
+        Worker::start("a", &cluster.urls(), true, job(Delivery::AtMostOnce, period, "a", &starts));
     until("the first ticks", || starts.lock().unwrap().len() > 2).await;
+<<<<<<< integ:crates/quorate-redis/tests/spread.rs
     let quorum =
         Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("leader").build().unwrap();
     let ledger = Ledger::new(&quorum, "g").unwrap();
@@ -308,6 +374,11 @@ async fn workers_leave_a_job_to_the_leader_and_continue_when_it_is_returned() {
     };
     let (leaders, gave_up) = row(1, false);
     ledger.write(&JobRow::key("j"), None, &leaders).await.unwrap();
+=======
+    let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
+    let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
+    soon("an answer", jobs.pause("j")).await.unwrap();
+>>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     let env = Env::system();
     let count = || starts.lock().unwrap().len();
     soon("the end of its ticks", async {
@@ -318,6 +389,7 @@ async fn workers_leave_a_job_to_the_leader_and_continue_when_it_is_returned() {
         }
     })
     .await;
+<<<<<<< integ:crates/quorate-redis/tests/spread.rs
     let (spread, again) = row(2, true);
     ledger.write(&JobRow::key("j"), Some(&leaders), &spread).await.unwrap();
     let last = *starts.lock().unwrap().keys().last().unwrap();
@@ -347,28 +419,22 @@ async fn a_paused_job_runs_nowhere_and_a_drained_worker_ends_with_its_runs() {
         let row = JobRow { rev, spread: true, paused: paused.then_some(by), ..JobRow::default() };
         let at = FencingToken::MAX.get();
         Record { at, term: FencingToken::new(1), last: false, value: row.to_value() }
+=======
+    let before = count();
+    soon("an answer", jobs.resume("j")).await.unwrap();
+    until("the next ticks", || count() > before + 3).await;
+    let skipped = || {
+        let all = history(&cluster).into_values().flatten();
+        all.filter(|entry| entry.end == TickEnd::SkippedPaused).collect::<Vec<_>>()
+>>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     };
-    let (paused, resumed) = (row(1, true), row(2, false));
-    ledger.write(&JobRow::key("j"), None, &paused).await.unwrap();
-    until("a skipped tick", || {
-        history(&cluster).values().flatten().any(|entry| entry.end == TickEnd::SkippedPaused)
-    })
-    .await;
-    let before: BTreeSet<u64> = starts.lock().unwrap().keys().copied().collect();
-    let entries = || {
-        let skipped = history(&cluster).into_values().flatten();
-        skipped.filter(|entry| entry.end == TickEnd::SkippedPaused).count()
-    };
-    until("more of them", || entries() > 5).await;
-    let after: BTreeSet<u64> = starts.lock().unwrap().keys().copied().collect();
-    assert!(after.len() <= before.len() + 1, "it runs though it is paused: {before:?} {after:?}");
-    ledger.write(&JobRow::key("j"), Some(&paused), &resumed).await.unwrap();
-    until("the next ticks", || starts.lock().unwrap().len() > after.len() + 3).await;
-    let twice: Vec<_> = history(&cluster).into_iter().filter(|(_, entries)| entries.len() > 1).collect();
-    assert!(twice.is_empty(), "skipped and run: {twice:?}");
+    until("what was skipped", || !skipped().is_empty()).await;
+    let ran = starts.lock().unwrap().clone();
+    let both: Vec<_> =
+        skipped().into_iter().filter(|entry| ran.contains_key(&entry.tick.as_micros())).collect();
+    assert!(both.is_empty(), "skipped and run: {both:?}");
     quorum.close().await;
 
-    let mut worker = worker;
     let handle = worker.scheduler.handle();
     soon("the end of what runs", handle.drain()).await;
     let count = starts.lock().unwrap().len();
@@ -412,12 +478,16 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
     let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
     let before: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
+<<<<<<< integ:crates/quorate-redis/tests/spread.rs
     // The drained worker starts no new run, and still receives the request.
+=======
+    // Nothing is taken any more by the one that is drained, and it hears of the cancellation all the same.
+>>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     let drained = workers[1].scheduler.handle();
     let drained = soon("the end of what the drained one runs", drained.drain());
     let (answer, ()) = tokio::join!(soon("an answer", jobs.cancel("j", None)), drained);
     let answer = answer.unwrap();
-    assert!(answer.text.contains("the workers stop theirs"), "{answer:?}");
+    assert!(answer.count >= 2, "{answer:?}");
     let ends = |tick: &u64| history(&cluster).remove(tick).unwrap_or_default();
     until("the end of what ran", || before.iter().take(2).all(|tick| !ends(tick).is_empty())).await;
     for tick in before.iter().take(2) {
@@ -432,7 +502,7 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     until("the end of what was triggered", || !of_trigger().is_empty()).await;
     let ended = of_trigger();
     let [entry] = &ended[..] else { panic!("one run: {ended:?}") };
-    assert_eq!((entry.end, &*entry.worker), (TickEnd::Done, "a"), "the leader runs it: {entry:?}");
+    assert_eq!((entry.end, &*entry.worker), (TickEnd::Done, "a"), "the other one is drained: {entry:?}");
     quorum.close().await;
     for worker in workers {
         worker.stop().await;

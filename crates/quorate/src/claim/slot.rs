@@ -1,0 +1,404 @@
+//! The slot of one generation of a scheduler's run: a claim of which at most one attempt is ever counted.
+//!
+//! A worker takes the slot to start the run. The leader takes it to end the run before it starts. `docs/design/scheduler.md`
+//! has the rules R4 to R9b and the counterexample to each.
+//!
+//! # What is not guaranteed
+//!
+//! A count that did not reach a majority is not taken back (R6), so a worker that fails between the claim and the count may
+//! leave a slot that nobody can take any more. The leader then closes the generation as lost.
+
+use super::complete::{Ending, complete};
+use super::{CompleteError, Completed};
+use crate::{
+    config::majority,
+    env::WallTime,
+    lease::{
+        AcquireError, AttemptResult, Inspection, Lease, LeaseParams, attempt_each, inspect_each,
+        is_contended, lease_params,
+    },
+    ledger::Memory,
+    node::{DoneRecord, NodeTime, Owner, Refusal, Reply, Request, Resource},
+    quorum::Quorum,
+    vote::{Answer, ReplyTo, VoteReceiver, vote_channel},
+};
+use std::{sync::Arc, time::Duration};
+
+/// The result of a slot that its owner ended before the run started.
+pub(crate) const VOID: &str = "void";
+/// The wait before the count is sent again to a node that failed to answer.
+const COUNT_AGAIN: Duration = Duration::from_millis(30);
+
+/// Takes and inspects the slots of one group's runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    quorum: Quorum,
+    group: Arc<str>,
+    ttl: Duration,
+    grace: Duration,
+}
+
+/// One generation of a run, as its open record describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId {
+    /// The key of the run's record.
+    pub(crate) run: Arc<str>,
+    pub(crate) generation: u32,
+    /// Only nodes whose memory began before this count.
+    pub(crate) at: WallTime,
+    /// The time after which no node lets the slot be taken.
+    pub(crate) horizon: WallTime,
+}
+
+/// The outcome of an attempt to claim a slot.
+#[derive(Debug)]
+pub(crate) enum Claimed {
+    /// The slot is claimed, and no granting node has a count.
+    Free(SlotClaim),
+    /// The slot is claimed, and a node has a count: another attempt may have started the run.
+    Counted(SlotClaim),
+    /// A node has the end of the slot.
+    Ended(DoneRecord),
+    /// Another worker holds the claim; with the time after which it may be free.
+    Held(Option<Duration>),
+    /// Too few nodes answered, or the horizon has passed.
+    Unavailable,
+}
+
+/// The claim of a slot. Dropping it releases the claim and leaves the count.
+#[derive(Debug)]
+pub(crate) struct SlotClaim {
+    lease: Arc<Lease>,
+    slot: SlotId,
+    quorum: Quorum,
+    /// How long the rows of the slot are kept.
+    keep: Duration,
+}
+
+/// What the nodes show of a slot.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shown {
+    /// The end of the slot, which one node is enough to prove (R11).
+    pub(crate) ended: Option<DoneRecord>,
+    /// Whether some node has a count.
+    pub(crate) counted: bool,
+    /// Whether no majority can hold the claim.
+    pub(crate) free: bool,
+    /// Who holds the claim by a majority's word.
+    pub(crate) holder: Option<Owner>,
+}
+
+/// Counts the answers to the one count of a slot. Pure.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotTally {
+    nodes: usize,
+    at: u64,
+    counted: usize,
+}
+
+impl SlotTally {
+    /// The tally of a slot whose generation was opened with this `at`, in microseconds since the epoch.
+    pub fn new(nodes: usize, at: u64) -> Self {
+        Self { nodes, at, counted: 0 }
+    }
+
+    /// Counts one node's answer, and the memory that it was given under. One a node.
+    pub fn count(&mut self, memory: Memory, answer: &Answer) {
+        if matches!(answer, Answer::Reply(Reply::Counted)) && memory.covers(self.at) {
+            self.counted += 1;
+        }
+    }
+
+    /// Returns whether the sender owns the slot from now on.
+    pub fn is_taken(self) -> bool {
+        self.counted >= majority(self.nodes)
+    }
+}
+
+/// Counts the answers to the count by which a leader closes an orphaned slot. Pure.
+#[derive(Clone, Copy, Debug)]
+pub struct CloseTally {
+    nodes: usize,
+    counted: usize,
+}
+
+impl CloseTally {
+    /// The tally of so many nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes, counted: 0 }
+    }
+
+    /// Counts one node's answer. One a node.
+    pub fn count(&mut self, answer: &Answer) {
+        // A node looks at the owner first: *superseded* comes from a node on which the sender holds the claim.
+        let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
+        self.counted += usize::from(there);
+    }
+
+    /// Returns whether no worker can own the slot any more.
+    pub fn is_closed(self) -> bool {
+        self.counted >= majority(self.nodes)
+    }
+}
+
+impl Slots {
+    /// The slots of `group`, whose claims last for `ttl` without an extension.
+    pub(crate) fn new(quorum: &Quorum, group: &Arc<str>, ttl: Duration, grace: Duration) -> Self {
+        Self { quorum: quorum.clone(), group: Arc::clone(group), ttl, grace }
+    }
+
+    /// Claims a slot. The next step is the count, or the release.
+    ///
+    /// # Cancel safety
+    /// Dropping it releases what was granted.
+    pub(crate) async fn claim(&self, slot: &SlotId) -> Claimed {
+        let keep = self.keep(slot);
+        let Ok(terms) = self.terms(slot, keep) else { return Claimed::Unavailable };
+        let resource = slot.resource(&self.group);
+        let mut attempted = attempt_each(self.quorum.inner(), &[resource], terms).await;
+        match attempted.pop() {
+            Some(AttemptResult::Held(lease, standing)) => {
+                let (slot, quorum) = (slot.clone(), self.quorum.clone());
+                let claim = SlotClaim { lease: Arc::new(lease), slot, quorum, keep };
+                match standing.iter().any(|begun| begun.attempts > 0) {
+                    true => Claimed::Counted(claim),
+                    // A count that cannot reach a majority would spoil the slot.
+                    false if claim.can_take() => Claimed::Free(claim),
+                    false => Claimed::Held(None),
+                }
+            }
+            Some(AttemptResult::Lost(tally)) => match tally.done() {
+                Some(done) => Claimed::Ended(done.clone()),
+                None if is_contended(&tally) => Claimed::Held(tally.retry_after()),
+                None => Claimed::Unavailable,
+            },
+            Some(AttemptResult::Closed) | None => Claimed::Unavailable,
+        }
+    }
+
+    /// Inspects many slots in one batch a node; `None` where too few nodes answered.
+    pub(crate) async fn inspect(&self, slots: &[SlotId]) -> Vec<Option<Shown>> {
+        Self::look(&self.quorum, &self.group, slots).await
+    }
+
+    /// As [`Slots::inspect`], for a caller that takes no slot.
+    pub(crate) async fn look(quorum: &Quorum, group: &str, slots: &[SlotId]) -> Vec<Option<Shown>> {
+        let resources: Vec<Resource> = slots.iter().map(|slot| slot.resource(group)).collect();
+        let nodes = quorum.pool().len();
+        let shown = |look: Inspection| Shown {
+            free: look.answered - look.named.iter().map(|(_, times)| times).sum::<usize>() >= majority(nodes),
+            holder: look.holder.map(|holder| holder.owner),
+            counted: look.begun.is_some_and(|begun| begun.attempts > 0),
+            ended: look.done,
+        };
+        let looks = inspect_each(quorum.inner(), &resources).await;
+        looks.into_iter().map(|look| look.map(shown)).collect()
+    }
+
+    /// Returns whether every node is past the slot's horizon by the quorum's clock, with all that clocks may be apart.
+    pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
+        let config = self.quorum.config();
+        slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
+    }
+
+    /// How long the rows are kept: past the horizon by each node's own clock. Longer does no harm.
+    fn keep(&self, slot: &SlotId) -> Duration {
+        let config = self.quorum.config();
+        let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
+        left.max(config.reseed_after())
+    }
+
+    fn terms(&self, slot: &SlotId, keep: Duration) -> Result<LeaseParams, AcquireError> {
+        let not_after = Some(NodeTime::from_micros(slot.horizon.as_micros()));
+        let terms = lease_params(self.quorum.inner(), self.ttl, Some(self.grace), None, true)?;
+        Ok(LeaseParams { keep, not_after, ..terms })
+    }
+}
+
+impl SlotId {
+    fn resource(&self, group: &str) -> Resource {
+        Resource::slot(group, &format!("{}/{}", self.run, self.generation))
+    }
+}
+
+impl SlotClaim {
+    /// The lease under which the run executes.
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// Whether the nodes that may have granted the claim include a majority that is older than the slot's `at`.
+    fn can_take(&self) -> bool {
+        let (pool, at) = (self.quorum.pool(), self.slot.at.as_micros());
+        let memory =
+            |node| Memory { since: pool.since(node), max_clock_offset: pool.config().max_clock_offset };
+        let old = self.lease.granted_on().iter().filter(|(node, _)| memory(*node).covers(at));
+        old.count() >= pool.majority()
+    }
+
+    fn granted_by(&self, node: usize) -> bool {
+        self.lease.granted_on().contains(&(node, true))
+    }
+
+    /// Counts the one attempt of the slot. Returns whether this claim owns the slot from now on (R4, R5). The count is never
+    /// taken back. It is sent again to nodes that fail to answer, for as long as the claim lasts without an extension.
+    pub(crate) async fn take(&self) -> bool {
+        let pool = self.quorum.pool();
+        let mut taken: Vec<Option<(u64, Memory)>> = vec![None; pool.len()];
+        let mut open: Vec<usize> = (0..pool.len()).collect();
+        for tries in 0_u32.. {
+            if tries > 0 {
+                pool.env().sleep(COUNT_AGAIN).await;
+            }
+            let mut failed = Vec::new();
+            let mut waits = open.len();
+            let mut votes = self.send_count(&open);
+            while waits > 0
+                && let Some(vote) = votes.recv().await
+            {
+                waits -= 1;
+                match vote.answer {
+                    Answer::Reply(Reply::Counted) => {
+                        let max_clock_offset = pool.config().max_clock_offset;
+                        let memory = Memory { since: vote.memory.since, max_clock_offset };
+                        taken[vote.node] = Some((vote.memory.epoch, memory));
+                    }
+                    // An earlier try of ours that had no answer: the node granted the claim without a count, and no other
+                    // attempt has held the claim there since.
+                    Answer::Reply(Reply::Refused(Refusal::Superseded))
+                        if tries > 0 && self.granted_by(vote.node) && self.lease.is_of_first_grant() =>
+                    {
+                        let max_clock_offset = pool.config().max_clock_offset;
+                        let memory = Memory { since: vote.memory.since, max_clock_offset };
+                        taken[vote.node] = Some((vote.memory.epoch, memory));
+                    }
+                    // It did not count, or its answer is missing.
+                    Answer::Failed(_) | Answer::Reply(Reply::Refused(Refusal::Stale)) => {
+                        failed.push(vote.node);
+                    }
+                    _ => {}
+                }
+                if self.owns(&taken) {
+                    return true;
+                }
+            }
+            open = failed;
+            if open.is_empty() || !self.lease.is_of_first_grant() || self.slot.horizon <= self.quorum.wall() {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Has the count at a majority, whoever counted, so that no worker can own the slot any more (R8).
+    pub(crate) async fn fill(&self) -> bool {
+        let pool = self.quorum.pool();
+        let all: Vec<usize> = (0..pool.len()).collect();
+        let mut votes = self.send_count(&all);
+        let mut tally = CloseTally::new(pool.len());
+        while !tally.is_closed()
+            && let Some(vote) = votes.recv().await
+        {
+            tally.count(&vote.answer);
+        }
+        tally.is_closed()
+    }
+
+    /// Records the end of the slot on every node, and ends the claim. Only the slot's owner calls this (R11).
+    ///
+    /// # Errors
+    /// [`CompleteError`]. Fewer nodes than a majority may have the end.
+    pub(crate) async fn complete(&self, result: &str) -> Result<Completed, CompleteError> {
+        let record = DoneRecord { result: result.into(), ..DoneRecord::default() };
+        let ending = Ending { lease: &self.lease, record, retention: self.keep };
+        complete(vec![ending]).await.pop().unwrap_or(Err(CompleteError::Superseded))
+    }
+
+    /// Ends the claim without a release: it is free once its TTL has passed. For work that may go on after the handler.
+    pub(crate) fn let_run_out(&self) {
+        self.lease.forget();
+    }
+
+    fn send_count(&self, nodes: &[usize]) -> VoteReceiver {
+        let (sender, votes) = vote_channel();
+        let not_after = NodeTime::from_micros(self.slot.horizon.as_micros());
+        for &node in nodes {
+            let request = Request::Count {
+                resource: self.lease.resource().clone(),
+                owner: self.lease.owner().clone(),
+                attempts: 1,
+                payload: None,
+                back: false,
+                keep: self.keep,
+            };
+            self.quorum.pool().ask_until(
+                node,
+                request,
+                not_after,
+                ReplyTo { sender: sender.clone(), ticket: 0 },
+            );
+        }
+        votes
+    }
+
+    fn owns(&self, taken: &[Option<(u64, Memory)>]) -> bool {
+        let pool = self.quorum.pool();
+        let mut tally = SlotTally::new(pool.len(), self.slot.at.as_micros());
+        for (node, counted) in taken.iter().enumerate() {
+            // A node that may have forgotten since does not count.
+            if let Some((epoch, memory)) = counted
+                && *epoch == pool.epoch(node)
+            {
+                tally.count(*memory, &Answer::Reply(Reply::Counted));
+            }
+        }
+        tally.is_taken()
+    }
+}
+
+impl Drop for SlotClaim {
+    fn drop(&mut self) {
+        // After the end, or once it was left to run out, the keeper knows it no more, and this does nothing.
+        self.lease.let_go(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 100;
+
+    fn memory(since: u64) -> Memory {
+        Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(10) }
+    }
+
+    fn superseded() -> Answer {
+        Answer::Reply(Reply::Refused(Refusal::Superseded))
+    }
+
+    #[test]
+    fn a_majority_of_nodes_older_than_at_makes_the_owner() {
+        let taken = |answers: &[(u64, Answer)]| {
+            let mut tally = SlotTally::new(3, AT);
+            answers.iter().for_each(|(since, answer)| tally.count(memory(*since), answer));
+            tally.is_taken()
+        };
+        let counted = || Answer::Reply(Reply::Counted);
+        assert!(taken(&[(0, counted()), (90, counted())]));
+        assert!(!taken(&[(0, counted()), (91, counted())]), "R5: a young node");
+        assert!(!taken(&[(0, counted())]), "R4: one node");
+        assert!(!taken(&[(0, counted()), (0, superseded())]), "R4: another's count");
+    }
+
+    #[test]
+    fn a_count_at_a_majority_closes_a_slot_whoever_counted() {
+        let closed = |answers: &[Answer]| {
+            let mut tally = CloseTally::new(3);
+            answers.iter().for_each(|answer| tally.count(answer));
+            tally.is_closed()
+        };
+        assert!(closed(&[superseded(), Answer::Reply(Reply::Counted)]));
+        assert!(!closed(&[superseded(), Answer::Reply(Reply::Refused(Refusal::NotOwner))]));
+    }
+}

@@ -1,0 +1,106 @@
+//! Writes the records of runs by the rules of the protocol.
+
+use crate::{
+    election::Term,
+    env::WallTime,
+    ledger::{Ledger, LedgerError},
+    node::Record,
+    schedule::{TickRecord, goes_forward, memory_needed, overwrites},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Between attempts to write without a majority.
+const WRITE_AGAIN: Duration = Duration::from_millis(50);
+/// How many different records may be found in the way of one write.
+const MET_MAX: usize = 32;
+
+/// Writes the records of runs under one term.
+#[derive(Clone, Debug)]
+pub(super) struct RunWriter {
+    ledger: Ledger,
+    term: Term,
+}
+
+/// The run that a record belongs to, as the seal knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RunId {
+    pub(super) key: Arc<str>,
+    /// The earliest time at which a record of the run may exist.
+    pub(super) at: WallTime,
+    /// A majority of the sealed nodes remembers that time.
+    pub(super) remembering: bool,
+}
+
+/// Why a record was not written.
+#[derive(Debug)]
+pub(super) enum NotWritten {
+    /// Another record decides on the run.
+    Met(Record),
+    Ledger(LedgerError),
+}
+
+impl RunWriter {
+    pub(super) fn new(ledger: &Ledger, term: &Term) -> Self {
+        Self { ledger: ledger.clone(), term: term.clone() }
+    }
+
+    pub(super) fn term(&self) -> &Term {
+        &self.term
+    }
+
+    pub(super) fn worker(&self) -> &Arc<str> {
+        &self.term.quorum().config().worker
+    }
+
+    /// The time before which a node's memory must have begun to count for what this leader writes of the run (R13).
+    pub(super) fn memory(&self, run: &RunId) -> WallTime {
+        memory_needed(run.at, self.term.began())
+    }
+
+    /// The record of `written` under this leader's term.
+    pub(super) fn record(&self, run: &RunId, written: TickRecord) -> Record {
+        written.into_record(run.at, self.term.token())
+    }
+
+    /// Writes `target` until a majority of the nodes that remember has it, over `seen` and over any earlier record that may
+    /// be overwritten (R14). Gives up at the end of the term, or at once where `once`.
+    pub(super) async fn write(
+        &self,
+        run: &RunId,
+        mut seen: Option<Record>,
+        target: &Record,
+        once: bool,
+    ) -> Result<(), NotWritten> {
+        let (memory, decided, mut met_before) = (self.memory(run).as_micros(), seen.clone(), 0);
+        loop {
+            let written = self.ledger.write_remembered(&run.key, seen.as_ref(), target, memory).await;
+            match written {
+                Ok(()) => return Ok(()),
+                Err(LedgerError::Standing(met)) if met_before < MET_MAX => {
+                    met_before += 1;
+                    let may = match met.term == target.term {
+                        true => goes_forward(&met, target),
+                        false => overwrites(target, decided.as_ref(), &met, run.remembering),
+                    };
+                    if !may {
+                        return Err(NotWritten::Met(met));
+                    }
+                    seen = Some(met);
+                }
+                Err(LedgerError::NoMajority(_)) if !once && self.term.is_valid() => {
+                    self.term.env().sleep(WRITE_AGAIN).await;
+                }
+                Err(error) => return Err(NotWritten::Ledger(error)),
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for NotWritten {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Met(record) => write!(f, "another record decides: {record:?}"),
+            Self::Ledger(error) => error.fmt(f),
+        }
+    }
+}
