@@ -213,14 +213,8 @@ fn jobs_are_shown_and_controlled_from_outside() {
         (&"any-worker".into(), &false.into()),
         "{shared}"
     );
-<<<<<<< integ
-    assert!(shared["running"][0]["since"].is_string(), "{shared}");
     let request = bench.accepted(&["trigger", "shared"]);
     let end = bench.end_of("shared", &request);
-=======
-    let asked = bench.accepted(&["trigger", "shared"]);
-    let end = bench.end_of("shared", &asked);
->>>>>>> xtip-sched
     assert_eq!(
         (&end["outcome"], &end["cause"]),
         (&"done".into(), &"triggered".into()),

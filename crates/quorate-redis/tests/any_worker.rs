@@ -1,8 +1,4 @@
-<<<<<<< integ:crates/quorate-redis/tests/spread.rs
-//! Jobs with any-worker placement, on real servers: the first worker to claim a tick runs it.
-=======
-//! Jobs that are placed on any worker, on real servers: the leader opens a run, and the worker that takes its slot executes it.
->>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
+//! Jobs with any-worker placement, on real servers: the leader opens a run, and the worker that takes its slot executes it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::{
@@ -91,28 +87,17 @@ fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts)
     rules(job, delivery)
 }
 
-<<<<<<< integ:crates/quorate-redis/tests/spread.rs
-/// Returns a job whose runs never end, and a channel that receives the tick of each run.
+/// Returns a job whose first run never ends, and a channel that receives the tick of that run.
 fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
     let (ticks, hangs) = mpsc::unbounded_channel();
-    let noted = Arc::clone(starts);
-    let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
-        note(&noted, who, &tick);
-        let _ = ticks.send(tick.at().as_micros());
-        std::future::pending::<Result<(), String>>()
-=======
-/// A job whose first run never ends, and what tells of the tick of that run.
-fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
-    let (told, hangs) = mpsc::unbounded_channel();
     let (noted, first) = (Arc::clone(starts), Arc::new(AtomicBool::new(true)));
     let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
         note(&noted, who, &tick);
         let hangs = first.swap(false, Ordering::AcqRel);
         if hangs {
-            let _ = told.send(tick.at().as_micros());
+            let _ = ticks.send(tick.at().as_micros());
         }
         async move { if hangs { std::future::pending().await } else { Ok::<(), String>(()) } }
->>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     });
     (job, hangs)
 }
@@ -197,18 +182,13 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
         assert!(twice.is_empty(), "{delivery}: {twice:?}");
         let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
         let due = (last - first) / u64::try_from(PERIOD.as_micros()).unwrap() + 1;
-<<<<<<< integ:crates/quorate-redis/tests/spread.rs
-        assert_eq!(starts.len() as u64, due, "{delivery}: no tick is missing");
-        // The fastest worker depends on the machine. But it must not be the only one that runs ticks.
-=======
         let history = history(&cluster);
         let period = u64::try_from(PERIOD.as_micros()).unwrap();
         let missing =
             (0..due).map(|number| first + number * period).filter(|tick| !starts.contains_key(tick));
         let missing: Vec<_> = missing.map(|tick| (tick, history.get(&tick))).collect();
         assert!(missing.is_empty(), "{delivery}: of {due} up to {last}: {missing:#?}");
-        // Which of them is the quickest is the machine's affair; that one is not alone is not.
->>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
+        // The fastest worker depends on the machine. But it must not be the only one that runs ticks.
         let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
         let counts = ["a", "b", "c"].map(count);
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
@@ -312,16 +292,9 @@ async fn a_stopping_worker_gives_its_tick_back() {
     assert_eq!(ends, [TickEnd::Done], "the interrupted run is not an outcome");
 }
 
-<<<<<<< integ:crates/quorate-redis/tests/spread.rs
-/// Any-worker placement, then the leader's, then any-worker again: ticks that were due under the leader are
-/// not run again by the workers.
-#[tokio::test]
-async fn workers_leave_a_job_to_the_leader_and_continue_when_it_is_returned() {
-=======
-/// On any worker, then on the leader, then on any worker again.
+/// Any-worker placement, then the leader's, then any-worker again.
 #[tokio::test]
 async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
->>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     let cluster = servers();
     let starts = Starts::default();
     let period = Duration::from_millis(100);
@@ -349,36 +322,16 @@ async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_runs_have() {
+async fn a_paused_job_runs_nowhere_and_a_drained_worker_ends_with_its_runs() {
     let cluster = servers();
     let starts = Starts::default();
     let period = Duration::from_millis(100);
     let mut worker =
         Worker::start("a", &cluster.urls(), true, job(Delivery::AtMostOnce, period, "a", &starts));
     until("the first ticks", || starts.lock().unwrap().len() > 2).await;
-<<<<<<< integ:crates/quorate-redis/tests/spread.rs
-    let quorum =
-        Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("leader").build().unwrap();
-    let ledger = Ledger::new(&quorum, "g").unwrap();
-    // Written as leaders would: first by one that runs the job itself, then by one that leaves it to the
-    // workers.
-    let row = |rev: u64, spread: bool| {
-        let row = JobRow { rev, spread, since: quorum.env().wall(), ..JobRow::default() };
-        let record = Record {
-            at: FencingToken::MAX.get(),
-            term: FencingToken::new(1),
-            last: false,
-            value: row.to_value(),
-        };
-        (record, row.since.as_micros())
-    };
-    let (leaders, gave_up) = row(1, false);
-    ledger.write(&JobRow::key("j"), None, &leaders).await.unwrap();
-=======
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
     let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
     soon("an answer", jobs.pause("j")).await.unwrap();
->>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     let env = Env::system();
     let count = || starts.lock().unwrap().len();
     soon("the end of its ticks", async {
@@ -389,46 +342,14 @@ async fn a_job_that_is_paused_runs_nowhere_and_a_drained_worker_ends_when_its_ru
         }
     })
     .await;
-<<<<<<< integ:crates/quorate-redis/tests/spread.rs
-    let (spread, again) = row(2, true);
-    ledger.write(&JobRow::key("j"), Some(&leaders), &spread).await.unwrap();
-    let last = *starts.lock().unwrap().keys().last().unwrap();
-    assert!(last < again && last > gave_up - 1_000_000);
-    until("the next ticks", || starts.lock().unwrap().keys().filter(|tick| **tick > again).count() > 5).await;
-    worker.stop().await;
-    quorum.close().await;
-    let starts = starts.lock().unwrap();
-    let late: Vec<_> = starts.keys().filter(|tick| **tick > last && **tick <= again).collect();
-    assert!(late.is_empty(), "these ticks belong to the leader: {late:?}");
-    assert!(starts.values().all(|by| by.len() == 1), "{starts:?}");
-}
-
-#[tokio::test]
-async fn a_paused_job_runs_nowhere_and_a_drained_worker_ends_with_its_runs() {
-    let cluster = servers();
-    let starts = Starts::default();
-    let period = Duration::from_millis(100);
-    let worker = Worker::start("a", &cluster.urls(), false, job(Delivery::AtLeastOnce, period, "a", &starts));
-    until("the first ticks", || starts.lock().unwrap().len() > 2).await;
-    // Written as a leader would.
-    let quorum =
-        Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("leader").build().unwrap();
-    let ledger = Ledger::new(&quorum, "g").unwrap();
-    let row = |rev: u64, paused: bool| {
-        let by = Paused { by: "me".into(), at: quorum.env().wall() };
-        let row = JobRow { rev, spread: true, paused: paused.then_some(by), ..JobRow::default() };
-        let at = FencingToken::MAX.get();
-        Record { at, term: FencingToken::new(1), last: false, value: row.to_value() }
-=======
     let before = count();
     soon("an answer", jobs.resume("j")).await.unwrap();
     until("the next ticks", || count() > before + 3).await;
     let skipped = || {
         let all = history(&cluster).into_values().flatten();
         all.filter(|entry| entry.end == TickEnd::SkippedPaused).collect::<Vec<_>>()
->>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     };
-    until("what was skipped", || !skipped().is_empty()).await;
+    until("the skipped ticks", || !skipped().is_empty()).await;
     let ran = starts.lock().unwrap().clone();
     let both: Vec<_> =
         skipped().into_iter().filter(|entry| ran.contains_key(&entry.tick.as_micros())).collect();
@@ -478,11 +399,7 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
     let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
     let before: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
-<<<<<<< integ:crates/quorate-redis/tests/spread.rs
     // The drained worker starts no new run, and still receives the request.
-=======
-    // Nothing is taken any more by the one that is drained, and it hears of the cancellation all the same.
->>>>>>> xtip-sched:crates/quorate-redis/tests/any_worker.rs
     let drained = workers[1].scheduler.handle();
     let drained = soon("the end of what the drained one runs", drained.drain());
     let (answer, ()) = tokio::join!(soon("an answer", jobs.cancel("j", None)), drained);
@@ -502,7 +419,7 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     until("the end of what was triggered", || !of_trigger().is_empty()).await;
     let ended = of_trigger();
     let [entry] = &ended[..] else { panic!("one run: {ended:?}") };
-    assert_eq!((entry.end, &*entry.worker), (TickEnd::Done, "a"), "the other one is drained: {entry:?}");
+    assert_eq!((entry.end, &*entry.worker), (TickEnd::Done, "a"), "the other worker is drained: {entry:?}");
     quorum.close().await;
     for worker in workers {
         worker.stop().await;

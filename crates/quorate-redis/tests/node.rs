@@ -408,13 +408,8 @@ async fn a_number_out_of_bounds_fails_only_its_own_request() {
     server.command(&["SET", "long", "theirs", "PX", "4000000000000000"]);
     let claims = (1..10).map(|id| quorate::node::Resource::claim("s", &id.to_string()).unwrap());
     let claims = claims.collect::<Vec<_>>();
-<<<<<<< integ
-    let read = |group: &str| Request::Read { ledger: group.into(), after: None };
-    let mut requests = vec![
-=======
     let read = |group: &str| Request::Read { ledger: group.into(), after: None, key: None };
-    let mut asked = vec![
->>>>>>> xtip-sched
+    let mut requests = vec![
         acquire("long", 1),
         Request::Inspect { resource: lock("long") },
         acquire("counter", 1),

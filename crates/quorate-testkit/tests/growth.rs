@@ -311,13 +311,8 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
     round(&quorum, MANY, "second").await;
     until("rest of this process", || async { at_rest(&quorum, tasks, before + SLACK).await.map(drop) }).await;
 
-<<<<<<< integ
     // All data of locks, messages, leaders and removed jobs expires by itself, with these settings in
-    // seconds. The done record of a spread tick must be kept for as long as a run of its job may take.
-=======
-    // All that was said of locks, messages, leaders and removed jobs ends by itself, in seconds by these settings.
-    // The slot of a run has to be known until its horizon.
->>>>>>> xtip-sched
+    // seconds. The slot of a run must be kept until its horizon.
     let soon = |key: &str, _: i64| {
         let lasts = key.starts_with("quorate:ledger/") && !key.contains("{history:");
         !lasts && !key.contains("{runs}/")

@@ -147,7 +147,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
     (
         Case::node("a final record overwritten", NodeFault::Reopening, "ticks", 100),
-        "the seal shows every leader the final records; conformance, a_final_record_is_never_overwritten",
+        "no record of a run is final, and the seal shows every leader those that are; conformance, a_final_record_is_never_overwritten",
     ),
     (
         Case::worker("no check between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),

@@ -62,13 +62,8 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
     outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
-<<<<<<< integ
 /// A command for which it is not known that everything that it started has ended. Dropping it, as a daemon that resigns
-/// does, keeps the lease of the term from being released early.
-=======
-/// A command of which it is not known that everything it started has ended. Dropped, by a daemon that resigns say, it
-/// keeps the lease of the term, or the claim of the run, from being released early.
->>>>>>> xtip-sched
+/// does, keeps the lease of the term, or the claim of the run, from being released early.
 struct Unconfirmed<'a>(&'a Tick);
 
 impl Unconfirmed<'_> {

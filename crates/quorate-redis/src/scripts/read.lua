@@ -1,20 +1,12 @@
-<<<<<<< integ
--- Returns the content of the ledger, a page at a time. Changes nothing.
--- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
--- ARGV  the end of the last page or nothing
-return serve(false, false, 1, 1, function(k, a)
-  return page_reply(KEYS[k], ARGV[a])
-=======
 -- Returns the records of the ledger, a page at a time, or the record under one key. Changes nothing.
--- KEYS  ledger: a hash of t (term), w (low-water mark), l (how long it lives, ms), r:KEY (record)
--- ARGV  where the last page ended or nothing; = and the key of the only record to return, or nothing
+-- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
+-- ARGV  the end of the last page or nothing; = and the key of the only record to return, or nothing
 return serve(false, false, 1, 2, function(k, a)
   if ARGV[a + 1] == '' then
-    return told(KEYS[k], ARGV[a])
+    return page_reply(KEYS[k], ARGV[a])
   end
   local ledger, field = KEYS[k], 'r:' .. string.sub(ARGV[a + 1], 2)
   local record = call('HGET', ledger, field)
   local chunk = record and { field, record } or {}
   return { 'ledger', '', call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', { chunk } }
->>>>>>> xtip-sched
 end)

@@ -167,14 +167,9 @@ impl Table<'_, '_> {
 
     /// Compares all state at the end, whether a request referred to it or not.
     async fn look_around(&mut self) -> Result<(), Difference> {
-<<<<<<< integ
         let resources = (0..values::RESOURCES).map(|n| Request::Inspect { resource: values::resource(n) });
-        let ledgers = (0..values::LEDGERS).map(|n| Request::Read { ledger: values::ledger(n), after: None });
-=======
-        let resources = (0..words::RESOURCES).map(|n| Request::Inspect { resource: words::resource(n) });
         let ledgers =
-            (0..words::LEDGERS).map(|n| Request::Read { ledger: words::ledger(n), after: None, key: None });
->>>>>>> xtip-sched
+            (0..values::LEDGERS).map(|n| Request::Read { ledger: values::ledger(n), after: None, key: None });
         let looks: Vec<Request> = resources.chain(ledgers).collect();
         self.ask(&looks, Late::Past, &"".into()).await?;
         self.open().await

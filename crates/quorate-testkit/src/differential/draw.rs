@@ -70,13 +70,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         2 => (ledger(), count()).prop_map(|(ledger, term)| Ask::Seal { ledger, term }),
         6 => write(),
         2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),
-<<<<<<< integ
-        2 => ledger().prop_map(|ledger| Ask::Read { ledger }),
+        3 => (ledger(), prop::option::of(0..values::KEYS)).prop_map(|(ledger, key)| Ask::Read { ledger, key }),
         1 => (prop::option::of(stamp()), 0..values::MARKERS)
-=======
-        3 => (ledger(), prop::option::of(0..words::KEYS)).prop_map(|(ledger, key)| Ask::Read { ledger, key }),
-        1 => (prop::option::of(stamp()), 0..words::MARKERS)
->>>>>>> xtip-sched
             .prop_map(|(expect, marker)| Ask::Mark { expect, marker }),
     ]
 }

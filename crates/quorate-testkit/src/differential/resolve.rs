@@ -30,11 +30,7 @@ impl KnownState {
                 Some((resource, Request::Inspect { resource: values::resource(resource) }))
             }
             Ask::Seal { ledger, .. } | Ask::Write { ledger, .. } | Ask::Prune { ledger, .. } => {
-<<<<<<< integ
-                Some((ledger, Request::Read { ledger: values::ledger(ledger), after: None }))
-=======
-                Some((ledger, Request::Read { ledger: words::ledger(ledger), after: None, key: None }))
->>>>>>> xtip-sched
+                Some((ledger, Request::Read { ledger: values::ledger(ledger), after: None, key: None }))
             }
             _ => None,
         };
@@ -137,13 +133,9 @@ impl KnownState {
                 expect: expect.and_then(|stamp| self.stamp(stamp)),
                 marker: values::marker(marker),
             },
-<<<<<<< integ
-            Ask::Read { ledger } => Request::Read { ledger: values::ledger(ledger), after: None },
-=======
             Ask::Read { ledger, key } => {
-                Request::Read { ledger: words::ledger(ledger), after: None, key: key.map(words::key) }
+                Request::Read { ledger: values::ledger(ledger), after: None, key: key.map(values::key) }
             }
->>>>>>> xtip-sched
             Ask::Seal { ledger, term } => {
                 let term = term.above(self.term(ledger));
                 Request::Seal { ledger: values::ledger(ledger), term, after: None }

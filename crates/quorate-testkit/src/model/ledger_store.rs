@@ -45,7 +45,7 @@ pub(super) fn seal(term: u8) -> Request {
 }
 
 pub(super) fn read() -> Request {
-    Request::Read { ledger: Arc::clone(&GROUP), after: None }
+    Request::Read { ledger: Arc::clone(&GROUP), after: None, key: None }
 }
 
 pub(super) fn write(term: u8, seen: Option<Record>, record: Record) -> Request {

@@ -19,20 +19,12 @@
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never when its end says otherwise? |
 //! | [`poison`] | is an id dead-lettered after the allowed number of attempts, and not before, except for counts left behind? |
 //!
-<<<<<<< integ
 //! The shipped [`engine`](quorate::node::engine) runs each request, over a small store ([`lease_store`]).
 //! The shipped [`Tally`](quorate::internals::Tally) counts votes, and the shipped
 //! [`verdict`](quorate::schedule::verdict) evaluates the answers of a ledger. So the models do not drift
 //! from the code. For spread ticks and dead-letter counts the models themselves write out which actor sends
-//! which request when. [`opened_runs`] is the model of a scheduler that is still to be built: its
-//! `proposed.rs` has the decisions that the shipped code does not make yet.
-=======
-//! What a node does with a request is the shipped [`engine`](quorate::node::engine) over a small store
-//! ([`shelf`]); what votes mean is the shipped [`Tally`](quorate::internals::Tally); what a ledger's answers mean is the
-//! shipped [`verdict`](quorate::schedule::verdict). So the models do not drift from the code. Of spread ticks and
-//! poisoned counts who asks whom when is written out. [`opened_runs`] is the model of a scheduler that is still to be
-//! built: its decisions on packed records are in `proposed.rs`, and are compared with the shipped ones.
->>>>>>> xtip-sched
+//! which request when. [`opened_runs`] models the scheduler: its decisions on packed records are in
+//! `proposed.rs`, and its tests compare them with the shipped ones.
 //!
 //! Each model can leave one rule out. If the absence of a rule changed nothing, the model would not test
 //! that rule: so the tests require a counterexample for each.

@@ -92,16 +92,12 @@ pub use fingerprint::{Fingerprint, FingerprintError};
 pub use handle::{Claim, ClaimHandle};
 pub use many::{abandon_many, complete_many};
 pub use message::MessageId;
-<<<<<<< integ
 pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, IdempotentResult, Processed};
 pub use state::ClaimState;
 
 #[doc(hidden)]
-pub use votes::{ClaimData, ClaimTally};
-=======
-pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, Once, Processed};
 pub use slot::{CloseTally, SlotTally};
-pub use state::ClaimState;
+#[doc(hidden)]
+pub use votes::{ClaimData, ClaimTally};
 
 pub(crate) use slot::{Claimed, SlotClaim, SlotId, Slots, VOID};
->>>>>>> xtip-sched

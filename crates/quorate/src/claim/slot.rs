@@ -8,14 +8,16 @@
 //! A count that did not reach a majority is not taken back (R6), so a worker that fails between the claim and the count may
 //! leave a slot that nobody can take any more. The leader then closes the generation as lost.
 
-use super::complete::{Ending, complete};
-use super::{CompleteError, Completed};
+use super::{
+    CompleteError, Completed,
+    complete::{Ending, complete},
+    votes::ClaimData,
+};
 use crate::{
-    config::majority,
+    config::{SettingError, majority},
     env::WallTime,
     lease::{
-        AcquireError, AttemptResult, Inspection, Lease, LeaseParams, attempt_each, inspect_each,
-        is_contended, lease_params,
+        AttemptResult, Inspection, Lease, LeaseParams, attempt_each_with, inspect_each, is_contended,
     },
     ledger::Memory,
     node::{DoneRecord, NodeTime, Owner, Refusal, Reply, Request, Resource},
@@ -153,14 +155,15 @@ impl Slots {
     /// Dropping it releases what was granted.
     pub(crate) async fn claim(&self, slot: &SlotId) -> Claimed {
         let keep = self.keep(slot);
-        let Ok(terms) = self.terms(slot, keep) else { return Claimed::Unavailable };
+        let Ok(params) = self.params(slot, keep) else { return Claimed::Unavailable };
         let resource = slot.resource(&self.group);
-        let mut attempted = attempt_each(self.quorum.inner(), &[resource], terms).await;
+        let data = ClaimData::new(self.quorum.config());
+        let mut attempted = attempt_each_with(self.quorum.inner(), &[resource], params, &data).await;
         match attempted.pop() {
-            Some(AttemptResult::Held(lease, standing)) => {
+            Some(AttemptResult::Held(lease, tally)) => {
                 let (slot, quorum) = (slot.clone(), self.quorum.clone());
                 let claim = SlotClaim { lease: Arc::new(lease), slot, quorum, keep };
-                match standing.iter().any(|begun| begun.attempts > 0) {
+                match tally.begun().any(|begun| begun.attempts > 0) {
                     true => Claimed::Counted(claim),
                     // A count that cannot reach a majority would spoil the slot.
                     false if claim.can_take() => Claimed::Free(claim),
@@ -208,10 +211,10 @@ impl Slots {
         left.max(config.reseed_after())
     }
 
-    fn terms(&self, slot: &SlotId, keep: Duration) -> Result<LeaseParams, AcquireError> {
+    fn params(&self, slot: &SlotId, keep: Duration) -> Result<LeaseParams, SettingError> {
         let not_after = Some(NodeTime::from_micros(slot.horizon.as_micros()));
-        let terms = lease_params(self.quorum.inner(), self.ttl, Some(self.grace), None, true)?;
-        Ok(LeaseParams { keep, not_after, ..terms })
+        let params = LeaseParams::checked(self.quorum.config(), self.ttl, Some(self.grace), None, true)?;
+        Ok(LeaseParams { keep, not_after, ..params })
     }
 }
 
@@ -358,8 +361,8 @@ impl SlotClaim {
 
 impl Drop for SlotClaim {
     fn drop(&mut self) {
-        // After the end, or once it was left to run out, the keeper knows it no more, and this does nothing.
-        self.lease.let_go(None);
+        // After the end, or once it was left to run out, the renewer does not have it any more: this has no effect.
+        self.lease.post_release(None);
     }
 }
 

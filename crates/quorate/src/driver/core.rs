@@ -374,17 +374,11 @@ impl Core {
                     let why = why.clone();
                     self.answer(pending.reply, None, Answer::Untrusted(why));
                 }
-<<<<<<< integ
-                (Some(request), _) => {
-=======
                 // The node checks the batch's time only, which is later than this request's.
-                (Operation::Ask(_), _)
-                    if pending.not_after.is_some_and(|end| last.is_none_or(|last| last > end)) =>
-                {
+                (Some(_), _) if pending.not_after.is_some_and(|end| last.is_none_or(|last| last > end)) => {
                     self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Stale)));
                 }
-                (Operation::Ask(request), _) => {
->>>>>>> xtip-sched
+                (Some(request), _) => {
                     requests.push(request.clone());
                     sent.push(Some(pending));
                 }

@@ -1,12 +1,7 @@
 use crate::{
     env::BootTime,
-<<<<<<< integ
-    node::{BatchReply, Listen, Owner, Request},
-    trust::{Marking, NodeEpoch},
-=======
     node::{BatchReply, Listen, NodeTime, Owner, Request},
-    trust::{NodeEpoch, node_trust::Marking},
->>>>>>> xtip-sched
+    trust::{Marking, NodeEpoch},
     vote::ReplyTo,
 };
 
@@ -26,13 +21,9 @@ pub(crate) struct PendingRequest {
     pub(crate) request: Option<Request>,
     /// The caller gets *timed out* after this. A release is no longer needed after it: its key has expired.
     pub(crate) deadline: BootTime,
-<<<<<<< integ
-    /// The caller that waits for the vote. A release is sent even if no caller waits.
-=======
     /// The time on the node's clock after which the node must not serve it; `None` for no such time.
     pub(crate) not_after: Option<NodeTime>,
-    /// Who waits. A release goes on without its waiter.
->>>>>>> xtip-sched
+    /// The caller that waits for the vote. A release is sent even if no caller waits.
     pub(crate) reply: Option<ReplyTo>,
 }
 

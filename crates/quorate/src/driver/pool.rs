@@ -153,29 +153,15 @@ impl NodePool {
     /// Sends a request to one node. The vote comes within the node timeout.
     pub(crate) fn ask(&self, node: usize, request: Request, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
-<<<<<<< integ
-        self.send(node, PendingRequest { request: Some(request), deadline, reply: Some(reply) });
-=======
-        self.pending(
-            node,
-            PendingRequest {
-                operation: Operation::Ask(request),
-                deadline,
-                not_after: None,
-                reply: Some(reply),
-            },
-        );
+        let request = Some(request);
+        self.send(node, PendingRequest { request, deadline, not_after: None, reply: Some(reply) });
     }
 
-    /// As [`NodePool::ask`], for a request that the node must refuse once its clock is past `not_after`.
+    /// Does the same as [`NodePool::ask`] for a request that the node must refuse once its clock is past `not_after`.
     pub(crate) fn ask_until(&self, node: usize, request: Request, not_after: NodeTime, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
-        let not_after = Some(not_after);
-        self.pending(
-            node,
-            PendingRequest { operation: Operation::Ask(request), deadline, not_after, reply: Some(reply) },
-        );
->>>>>>> xtip-sched
+        let (request, not_after) = (Some(request), Some(not_after));
+        self.send(node, PendingRequest { request, deadline, not_after, reply: Some(reply) });
     }
 
     /// Sends a request to every node, and returns the channel of their votes: one for each node, within the node timeout.
@@ -213,19 +199,9 @@ impl NodePool {
     /// Does the same as [`NodePool::release`] for any request that only removes keys.
     pub(crate) fn free(&self, release: &Request, may_hold: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
         let deadline = self.env.now() + self.config.quarantine() + self.config.fence();
-<<<<<<< integ
         for node in (0..self.len()).filter(|&node| may_hold(node)) {
             let request = Some(release.clone());
-            self.send(node, PendingRequest { request, deadline, reply: reply.cloned() });
-=======
-        for node in (0..self.len()).filter(|&node| may_stand(node)) {
-            let request = release.clone();
-            let operation = Operation::Ask(request);
-            self.pending(
-                node,
-                PendingRequest { operation, deadline, not_after: None, reply: reply.cloned() },
-            );
->>>>>>> xtip-sched
+            self.send(node, PendingRequest { request, deadline, not_after: None, reply: reply.cloned() });
         }
     }
 
@@ -235,14 +211,7 @@ impl NodePool {
         let deadline = self.env.now() + self.config.node_timeout * 2;
         for node in 0..self.len() {
             let reply = Some(ReplyTo { sender: sender.clone(), ticket: 0 });
-<<<<<<< integ
-            self.send(node, PendingRequest { request: None, deadline, reply });
-=======
-            self.pending(
-                node,
-                PendingRequest { operation: Operation::Admit, deadline, not_after: None, reply },
-            );
->>>>>>> xtip-sched
+            self.send(node, PendingRequest { request: None, deadline, not_after: None, reply });
         }
         votes
     }

@@ -90,16 +90,12 @@ impl Term {
         self.0.lease.token()
     }
 
-<<<<<<< integ
-    /// Returns the group that is led.
-=======
     /// Returns the quorum's clock when the acquire was sent by which the leader was elected.
     pub(crate) fn began(&self) -> WallTime {
         self.0.began
     }
 
-    /// The group that is led.
->>>>>>> xtip-sched
+    /// Returns the group that is led.
     pub fn group(&self) -> &Arc<str> {
         &self.0.group
     }

@@ -9,11 +9,7 @@ use crate::{
         mode::Mode,
         params::LeaseParams,
     },
-<<<<<<< integ
     node::{FencingToken, Owner, Reply, Request, Resource},
-=======
-    node::{Begun, Cause, FencingToken, NodeTime, Owner, Reply, Request, Resource},
->>>>>>> xtip-sched
     sabotage::Sabotage,
     vote::{
         Answer, NodeOutcome, ReplyTo, RoundData, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel,
@@ -21,38 +17,11 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-<<<<<<< integ
 /// The result of an attempt, with the votes of its round.
 #[derive(Debug)]
 pub(crate) enum AttemptResult<D = ()> {
     Held(Lease, Tally<D>),
     Lost(Tally<D>),
-=======
-/// How a lease is to be held.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LeaseParams {
-    pub(crate) ttl: Duration,
-    /// How long before the end of validity the work is told to stop.
-    pub(crate) grace: Duration,
-    /// Less validity than this at the verdict is a loss.
-    pub(crate) min_validity: Duration,
-    /// How long the fencing counter lives after its last use.
-    pub(crate) keep: Duration,
-    /// The time on a node's clock after which the node must not grant it; `None` for no such time.
-    pub(crate) not_after: Option<NodeTime>,
-    /// Whether the keeper extends it.
-    pub(crate) extended: bool,
-    /// Who else may hold it.
-    pub(crate) mode: Mode,
-}
-
-/// What came of an attempt.
-#[derive(Debug)]
-pub(crate) enum AttemptResult {
-    /// With what the granting nodes had counted before, on a claim.
-    Held(Lease, Vec<Begun>),
-    Lost(Tally),
->>>>>>> xtip-sched
     /// The quorum has been closed.
     Closed,
 }

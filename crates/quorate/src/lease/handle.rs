@@ -218,27 +218,23 @@ impl Lease {
         self.inner.command(RenewerCommand::Forget { id: self.id });
     }
 
-<<<<<<< integ
-    /// Returns the parameters with which it is held.
-=======
     /// Returns the time at which the acquire was sent that was granted, on this worker's boot clock.
     pub(crate) fn acquired_at(&self) -> BootTime {
         self.deadline.granted_until() - self.inner.config().validity(self.params.ttl)
     }
 
-    /// Returns the nodes that may have granted it when it was won, and whether each had said so.
+    /// Returns the nodes that may have granted it when it was won, each with whether it had replied so.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         self.deadline.granted_on()
     }
 
-    /// Returns whether no node can have given it to another meanwhile, on the nodes that granted it: it has not run out, even
-    /// without any extension.
+    /// Returns whether none of the nodes that granted it can have granted it to another client since: it has not run out,
+    /// even without any extension.
     pub(crate) fn is_of_first_grant(&self) -> bool {
         self.is_valid() && self.inner.env().now() < self.deadline.granted_until()
     }
 
-    /// How it is held.
->>>>>>> xtip-sched
+    /// Returns the parameters with which it is held.
     pub(super) fn params(&self) -> LeaseParams {
         self.params
     }

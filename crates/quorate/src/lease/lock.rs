@@ -276,28 +276,3 @@ pub(crate) fn outcome(
         }
     }
 }
-<<<<<<< integ
-=======
-
-/// Checked terms of a lease that is counted for `fence_retention`.
-pub(crate) fn params(
-    inner: &QuorumInner,
-    ttl: Duration,
-    grace: Option<Duration>,
-    min_validity: Option<Duration>,
-    extended: bool,
-) -> Result<LeaseParams, AcquireError> {
-    let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
-    inner.config().check_lease(ttl, grace, extended)?;
-    let min_validity = min_validity.unwrap_or(grace);
-    Ok(LeaseParams {
-        ttl,
-        grace,
-        min_validity,
-        keep: inner.config().fence_retention,
-        not_after: None,
-        extended,
-        mode: Mode::Alone,
-    })
-}
->>>>>>> xtip-sched

@@ -93,12 +93,7 @@ pub use transfer::TransferError;
 pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;
-<<<<<<< integ
-pub(crate) use inspect::{InspectTarget, inspect};
-=======
 pub(crate) use inspect::{InspectTarget, inspect, inspect_each};
-pub(crate) use lock::params as lease_params;
->>>>>>> xtip-sched
 pub(crate) use mode::Mode;
 pub(crate) use options::lease_options;
 pub(crate) use params::LeaseParams;

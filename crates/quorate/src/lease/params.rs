@@ -3,7 +3,7 @@
 use crate::{
     config::{QuorumConfig, SettingError},
     lease::mode::Mode,
-    node::{FencingToken, Owner, Request, Resource},
+    node::{FencingToken, NodeTime, Owner, Request, Resource},
 };
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub(crate) struct LeaseParams {
     pub(crate) min_validity: Duration,
     /// The lifetime of the fencing counter after its last use.
     pub(crate) keep: Duration,
+    /// The time on a node's clock after which the node must not grant it; `None` for no such time.
+    pub(crate) not_after: Option<NodeTime>,
     /// Extended by the renewer.
     pub(crate) extended: bool,
     pub(crate) mode: Mode,
@@ -37,7 +39,7 @@ impl LeaseParams {
         let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
         config.validate_lease(ttl, grace, extended)?;
         let (min_validity, keep) = (min_validity.unwrap_or(grace), config.fence_retention);
-        Ok(Self { ttl, grace, min_validity, keep, extended, mode: Mode::Alone })
+        Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Alone })
     }
 
     /// The request for the lease. `propose` is the client's wall clock: a node without a counter starts it there.

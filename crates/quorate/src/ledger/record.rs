@@ -82,25 +82,18 @@ impl Ledger {
     /// # Cancel safety
     /// Safe: it only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
-<<<<<<< integ
-        let read = self.pages(|ledger, after| Request::Read { ledger, after }).await?;
+        let read = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
         Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
-    }
-
-    /// Writes `record` under `key` if `seen` is stored there, at a majority of the nodes that can remember it.
-=======
-        let told = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
-        Ok(told.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
     /// Reads the records under `keys`: for each key the memory and the record of every node that answered. Waits until
     /// every node has answered for every key, or has timed out.
     ///
     /// # Errors
-    /// [`LedgerError::NoMajority`] where fewer than a majority answered for some key.
+    /// [`LedgerError::NoMajority`] if fewer than a majority answered for some key.
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub(crate) async fn read_keys(
         &self,
         keys: &[Arc<str>],
@@ -137,9 +130,7 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Writes `record` under `key` where nothing but `seen` stands, at a majority of the nodes that can
-    /// remember it.
->>>>>>> xtip-sched
+    /// Writes `record` under `key` if `seen` is stored there, at a majority of the nodes that can remember it.
     ///
     /// # Errors
     /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if another record is

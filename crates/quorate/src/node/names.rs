@@ -80,20 +80,15 @@ impl Resource {
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
     }
 
-<<<<<<< integ
-    /// Returns the resource that stores a resign request to the holder of this one. It is held under the
-    /// owner token of the lease that the request addresses, so that the request never applies to a later
-    /// holder.
-=======
-    /// The slot `id` of a run of `group`'s scheduler: a claim in a set that [`Resource::claim`] cannot name, for no set
-    /// holds a brace.
+    /// Returns the slot `id` of a run of the scheduler of `group`. It is a claim in a set that [`Resource::claim`] cannot
+    /// name, because the name of a set contains no brace.
     pub(crate) fn slot(group: &str, id: &str) -> Self {
         Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
     }
 
-    /// What others wish of the holder of this resource: held in its stead by the very owner token that the wish
-    /// is for, so that it never concerns a later holder.
->>>>>>> xtip-sched
+    /// Returns the resource that stores a resign request to the holder of this one. It is held under the
+    /// owner token of the lease that the request addresses, so that the request never applies to a later
+    /// holder.
     pub fn wish(&self) -> Self {
         Self { key: format!("wish/{}", self.key).into(), kind: ResourceKind::Wish }
     }

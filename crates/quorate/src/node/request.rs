@@ -242,19 +242,11 @@ pub enum Request {
         /// The retention.
         life: Duration,
     },
-<<<<<<< integ
-    /// Returns the content of the ledger, a page at a time. Changes nothing.
-    Read {
-        /// The group.
-        ledger: Arc<str>,
-        /// The end of the last page; `None` for the first page.
-=======
     /// Returns the records of the ledger, a page at a time, or the record under one key. Changes nothing.
     Read {
         /// The group.
         ledger: Arc<str>,
-        /// Where the last page ended; `None` for the first. Not used with a `key`.
->>>>>>> xtip-sched
+        /// The end of the last page; `None` for the first page. Not used with a `key`.
         after: Option<Cursor>,
         /// The key of the only record to return; `None` for all records.
         key: Option<Arc<str>>,

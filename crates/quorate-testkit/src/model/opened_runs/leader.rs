@@ -3,15 +3,8 @@
 use super::{
     action::{Action, Ask, Choice},
     bounds::{OpenedRuns, Plan, Rule},
-<<<<<<< integ
     node::{NodeReply, Question, Row, ask},
-    proposed::{
-        CloseTally, first_opened, goes_forward, inherited, latest, memory_needed, overwrites, voided,
-    },
-=======
-    node::{Question, Row, Said, ask},
     proposed::{first_opened, goes_forward, inherited, latest, memory_needed, overwrites, voided},
->>>>>>> xtip-sched
     record::{End, Mark, Stage, TICK},
     state::{Broken, COUNTED, FREE, Found, Leader, LeaderPhase, OLD, Site, State, WORKERS, YOUNG},
     worker::{memory, owns, time_of, turn_of},
@@ -41,23 +34,15 @@ pub(super) enum SealedState {
 }
 
 impl OpenedRuns {
-<<<<<<< integ
     /// Evaluates the answers to a seal with the shipped verdict.
     pub(super) fn says(&self, found: &[Found]) -> Option<SealedState> {
         let finals = self.options().finals;
-        let all: Vec<Option<Record>> = found.iter().map(|one| one.mark.record(finals)).collect();
-        let decides = latest(found.iter().map(|one| one.mark)).record(finals);
-=======
-    /// Weighs the answers to a seal by the shipped verdict.
-    pub(super) fn says(&self, found: &[Found]) -> Option<Says> {
-        let finals = self.manner().finals;
         let marks = found.iter().map(|one| one.mark);
         let decides = match self.leaves_out(Rule::Latest) {
             true => marks.max_by_key(|mark| (mark.end().is_some(), *mark)).unwrap_or(Mark::NONE),
             false => latest(marks),
         };
         let decides = decides.record(finals);
->>>>>>> xtip-sched
         let view = |(at, one): (usize, &Found)| NodeAnswer {
             since: memory(u8::from(!one.older && !self.leaves_out(Rule::SealMemory))).since,
             low_water: if one.pruned { TICK + 1 } else { 0 },
@@ -73,19 +58,12 @@ impl OpenedRuns {
         let weighed = |record: &Record| Some(SealedState::Record(Mark::of_record(record), remembering));
         let views = &views[..found.len()];
         match verdict(views, majority(NODES), WallTime::from_micros(TICK), Duration::from_micros(1)) {
-<<<<<<< integ
             TickVerdict::NotStarted => Some(SealedState::Absent),
-            TickVerdict::Started { record, .. } | TickVerdict::Final { record } => weighed(&record),
-            TickVerdict::Unknown => Some(SealedState::Unknown),
-            TickVerdict::Pruned => Some(SealedState::Pruned),
-=======
-            TickVerdict::NotStarted => Some(Says::Absent),
             TickVerdict::Started { record, .. }
             | TickVerdict::Opened { record }
             | TickVerdict::Final { record } => weighed(&record),
-            TickVerdict::Unknown => Some(Says::Unknown),
-            TickVerdict::Pruned => Some(Says::Pruned),
->>>>>>> xtip-sched
+            TickVerdict::Unknown => Some(SealedState::Unknown),
+            TickVerdict::Pruned => Some(SealedState::Pruned),
             TickVerdict::NoQuorum => None,
         }
     }

@@ -8,67 +8,7 @@
 //! until the horizon. A count is never sent with `back`, and a slot is never forgiven.
 
 use super::record::{End, Mark, Stage};
-<<<<<<< integ
-use quorate::{
-    internals::{Answer, majority},
-    ledger::Memory,
-    node::{Refusal, Reply},
-};
-
-/// Counts the answers to the one count of a slot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SlotTally {
-    nodes: usize,
-    at: u64,
-    counted: usize,
-}
-
-impl SlotTally {
-    /// Returns the tally of a slot whose generation was opened with this `at`.
-    pub(super) fn new(nodes: usize, at: u64) -> Self {
-        Self { nodes, at, counted: 0 }
-    }
-
-    /// Counts one node's answer, and the memory that it was given under. One a node.
-    pub(super) fn count(&mut self, memory: Memory, answer: &Answer) {
-        if matches!(answer, Answer::Reply(Reply::Counted)) && memory.covers(self.at) {
-            self.counted += 1;
-        }
-    }
-
-    /// Returns `true` if the sender owns the slot from now on.
-    pub(super) fn is_taken(self) -> bool {
-        self.counted >= majority(self.nodes)
-    }
-}
-
-/// Counts the answers to the count by which a leader closes an orphaned slot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CloseTally {
-    nodes: usize,
-    counted: usize,
-}
-
-impl CloseTally {
-    pub(super) fn new(nodes: usize) -> Self {
-        Self { nodes, counted: 0 }
-    }
-
-    /// Counts one node's answer. One a node.
-    pub(super) fn count(&mut self, answer: &Answer) {
-        // The node looks at the owner first: *superseded* comes from a node where the leader holds the claim.
-        let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
-        self.counted += usize::from(there);
-    }
-
-    /// Returns `true` if no worker can own the slot any more.
-    pub(super) fn is_closed(self) -> bool {
-        self.counted >= majority(self.nodes)
-    }
-}
-=======
 use quorate::internals::majority;
->>>>>>> xtip-sched
 
 /// Returns the record that decides, of those that a seal found: the one of the highest term and, within one
 /// term, the one that its leader wrote last.

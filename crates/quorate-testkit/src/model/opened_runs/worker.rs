@@ -3,13 +3,8 @@
 use super::{
     action::{Action, Ask, Choice},
     bounds::{OpenedRuns, Rule},
-<<<<<<< integ
     node::{NodeReply, Question, Row, ask},
-    proposed::{SlotTally, is_open},
-=======
-    node::{Question, Row, Said, ask},
     proposed::is_open,
->>>>>>> xtip-sched
     record::{Mark, Stage, TICK},
     state::{COUNTED, FREE, Found, OLD, Site, State, WorkerPhase, YOUNG},
 };

@@ -22,8 +22,9 @@ use std::{
 /// A history records the end of each run.
 ///
 /// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the whole history.
-/// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker and under the token of the
-///   entry. *Cancelled* means that a handler was cancelled, or that its run was cancelled before it began. *Lost* occurs
+/// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For a
+///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its claim, and its
+///   entry has the term of the leader that opened it.) *Cancelled* means that a handler was cancelled, or that its run was cancelled before it began. *Lost* occurs
 ///   only for at-most-once jobs.
 /// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means that no
 ///   handler was called for the tick.
@@ -141,7 +142,7 @@ impl Histories {
     fn contradicts(&self, entry: &TickHistory) -> Option<String> {
         let Some(spec) = self.log.spec(&entry.job) else { return Some("there is no such job".to_owned()) };
         let of = RunOf { job: Arc::clone(&entry.job), tick: entry.tick, request: entry.cause.request() };
-        let runs: Vec<&Run> = self.log.of(&of).filter(|run| run.start.token == entry.term.get()).collect();
+        let runs: Vec<&Run> = self.log.of(&of).filter(|run| is_under(spec, entry, run)).collect();
         let ended = |is: &dyn Fn(HandlerEnd, bool) -> bool| {
             runs.iter().any(|run| {
                 let is = run.end.is_some_and(|(_, end)| is(end.end, end.overdue));
@@ -220,7 +221,7 @@ impl Histories {
             let of = RunOf::started(&run.start);
             let is_its = |entry: &&TickHistory| {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request)
-                    && entry.term.get() == run.start.token
+                    && is_under(spec, entry, run)
             };
             // A short history may have pruned it.
             let newer = read.iter().filter(|entry| entry.tick > of.tick).count();
@@ -239,6 +240,13 @@ impl Histories {
 fn is_about(entry: &TickHistory, run: &Run) -> bool {
     let began = run.start.true_wall;
     entry.started.is_none_or(|started| started <= began + OFFSET && began <= started + OFFSET)
+}
+
+/// Returns `true` if a run can have the term in an entry.
+///
+/// A run on any worker has the token of its claim, and its entry the term of the leader that opened it.
+fn is_under(spec: &PoolSpec, entry: &TickHistory, run: &Run) -> bool {
+    spec.is_any_worker() || entry.term.get() == run.start.token
 }
 
 fn show(entry: &TickHistory) -> String {

@@ -29,27 +29,16 @@ const INTERRUPTED: u32 = 4;
 
 /// Requires that each tick starts at most once, or again until it is recorded done.
 ///
-<<<<<<< integ
 /// Whatever the delivery rule, a run starts under a valid term. It may start before it is due in true time,
 /// but by no more than the clocks of a majority of the servers were ahead, whatever the worker's own wall
 /// clock shows. `at_most_once`: a tick never starts twice, on any worker, and not before *started* is
 /// stored on a majority. `at_least_once`: a tick does not start while *done* is stored on a majority. (That
 /// binds a worker whose clock has not stood still since its term was last extended: any other worker cannot
-/// know that the term has ended.) No tick starts under a term whose leader received from any server, when
+/// know that the term has ended.) No tick starts under a term whose leader received from the servers, when
 /// it sealed the ledger, that the tick has ended. Once there has been a leader in the fault-free phase for
 /// a while, every tick since the job's registration has been started and has ended by itself, if the
 /// misfire rule catches up all. Such a tick of an `at_most_once` job has been started, or reported as lost.
 /// In the fault-free phase a job of any rule starts every tick.
-=======
-/// Whatever the rule, a run starts under a valid term, and before it is due in truth by no more than the clocks of a
-/// majority of the servers were ahead, whatever the worker's own wall clock shows. `at_most_once`: never twice, by any
-/// worker, and not before *started* is stored on a majority. `at_least_once`: not while *done* is stored on a majority
-/// (by a worker whose clock has not stood still since its term was last extended: another cannot know that it has
-/// ended). No tick starts under a term whose leader was told by the servers, when it sealed the ledger, that it has
-/// ended. Once there has been a leader in peace for a while, every tick since the job's registration has been started
-/// and has come to an end of its own, where the misfire rule makes up all; a tick of an `at_most_once` job that makes
-/// up all has been started, or reported as lost. A job of any rule starts every tick in peace.
->>>>>>> xtip-sched
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
@@ -94,7 +83,7 @@ struct SealedData {
     memory: WallTime,
     /// The registrations on it: each job, and the time from which its ticks are due.
     registered: BTreeMap<Arc<str>, WallTime>,
-    /// Its records of ticks: by which term, and whether that closes the tick.
+    /// Its records of ticks: the term of each, and whether it closes the tick.
     records: BTreeMap<TickKey, (u64, bool)>,
 }
 
@@ -108,17 +97,11 @@ struct Tick {
     interrupted: BTreeMap<u64, u32>,
     /// The servers that ever received the record that a term started it.
     started_on: BTreeMap<u64, BTreeSet<String>>,
-<<<<<<< integ
-    /// The servers that store a final record.
-    done_on: BTreeSet<String>,
-    /// Set once any server received a final record.
-=======
-    /// What each server has on record: by which term, and whether that closes the tick.
+    /// The record that each server stores: its term, and whether it closes the tick.
     records: BTreeMap<String, (u64, bool)>,
-    /// Where a closed record was written, and is not forgotten: once a majority has one, the end is decided.
+    /// The servers that received a closed record and have not forgotten since. With a majority of them the end is decided.
     done_on: BTreeSet<String>,
-    /// Some server was ever written a closed record.
->>>>>>> xtip-sched
+    /// Set once any server received a closed record.
     closed: bool,
     /// Set once a leader has reported, for a true reason, that it will not be started.
     lost: bool,
@@ -228,14 +211,9 @@ impl Ticks {
             let since = registration.stands.iter().find(|(_, on)| on.contains(node))?.0;
             Some((Arc::clone(job), *since))
         });
-<<<<<<< integ
-        let ended = self.ticks.iter().filter(|(_, tick)| tick.done_on.contains(node));
-        SealedData {
-=======
         let records =
             self.ticks.iter().filter_map(|(key, tick)| Some((key.clone(), *tick.records.get(node)?)));
-        Taken {
->>>>>>> xtip-sched
+        SealedData {
             memory: self.memories.get(node).copied().unwrap_or_default(),
             registered: registered.collect(),
             records: records.collect(),
@@ -310,17 +288,10 @@ impl Ticks {
             format!("for the {}. time", tick.starts)
         } else if delivery == Delivery::AtMostOnce && started_on < MAJORITY {
             format!("with its start on {started_on} servers")
-<<<<<<< integ
-        } else if !start.clock_stood && tick.done_on.len() >= MAJORITY {
-            format!("though it is done on {} servers", tick.done_on.len())
-        } else if ended > 0 {
-            format!("though {ended} servers reported to its leader, when it sealed, that it has ended")
-=======
         } else if !start.clock_stood && done_on >= MAJORITY {
             format!("though it is done on {done_on} servers")
         } else if ended {
-            "though the servers told its leader, when it sealed, that it has ended".to_owned()
->>>>>>> xtip-sched
+            "though the servers reported to its leader, when it sealed, that it has ended".to_owned()
         } else {
             return Ok(());
         };

@@ -18,13 +18,8 @@ impl Leader<'_> {
         let mut unknown = jobs_of(&self.sealed);
         unknown.retain(|job| !self.names.contains_key(job) && !self.retired.contains_key(job));
         let (retention, group) = (self.retention.clone(), Arc::clone(self.term.group()));
-<<<<<<< integ
         self.ending = Some(self.term.spawn_scoped(async move {
-            retention.ended(&mine, unknown).await.unwrap_or_else(|error| {
-=======
-        self.ending = Some(self.term.spawn(async move {
             retention.ended(unknown).await.unwrap_or_else(|error| {
->>>>>>> xtip-sched
                 tracing::debug!(group = &*group, "cannot tell which jobs have ended: {error}");
                 Vec::new()
             })

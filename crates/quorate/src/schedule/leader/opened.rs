@@ -170,7 +170,7 @@ impl Opened {
                 TickCause::Scheduled if generation > 1 => TickCause::MadeUp,
                 cause => cause,
             },
-            term: before.map_or(self.writer.term().number(), |before| before.term),
+            term: before.map_or(self.writer.term().token(), |before| before.term),
             state: self.state.text(),
             cancel: None,
         }

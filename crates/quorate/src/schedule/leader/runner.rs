@@ -380,34 +380,7 @@ impl<'a> Leader<'a> {
             let (start, too_late) = entry.plan.start(now);
             let job = Arc::clone(&entry.plan.job);
             if let Some(start) = start {
-<<<<<<< integ
-                let (cancel, began) = (Cancel::default(), Began::default());
-                let (tick, cause, key) = (start.tick, start.cause, Arc::clone(&start.key));
-                entry.plan.running.push(Going {
-                    key: Arc::clone(&key),
-                    tick,
-                    at: start.at,
-                    request: start.request(),
-                    cancel: cancel.clone(),
-                });
-                self.began.insert(Arc::clone(&key), (index, tick, cause, Arc::clone(&began)));
-                let run = Run {
-                    job: Arc::clone(&job),
-                    start,
-                    ledger: self.leading.ledger.clone(),
-                    term: self.term.clone(),
-                    rows: self.rows.clone(),
-                    state,
-                    cancel,
-                    began,
-                    grace: self.leading.grace,
-                };
-                let running: ScopedTask<Outcome> = self.term.spawn_scoped(run.run());
-                let ended = running.map(move |outcome| Ended { job: index, key, tick, cause, outcome });
-                self.runs.push(ended.boxed());
-=======
                 self.begin(index, start);
->>>>>>> xtip-sched
             }
             for not in too_late {
                 self.not_run(&job, not);
@@ -437,13 +410,14 @@ impl<'a> Leader<'a> {
             Some(withdraw) => {
                 let (slots, list) = (self.slots.clone(), self.list.clone());
                 let opened = Opened { job, start, writer, slots, list, rows, state, cancel, withdraw };
-                self.term.spawn(opened.run())
+                self.term.spawn_scoped(opened.run())
             }
             None => {
                 self.executing += 1;
                 self.began.insert(Arc::clone(&key), (index, tick, cause, Arc::clone(&began)));
                 let (term, grace) = (self.term.clone(), self.leading.grace);
-                self.term.spawn(Run { job, start, writer, term, rows, state, cancel, began, grace }.run())
+                let run = Run { job, start, writer, term, rows, state, cancel, began, grace };
+                self.term.spawn_scoped(run.run())
             }
         };
         let ended = running.map(move |outcome| Ended { job: index, here, key, tick, cause, outcome });
