@@ -10,7 +10,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    schedule::{Ask, Delivery, JobRow, RequestId, TickHistory},
+    schedule::{Ask, Delivery, JobRow, RequestId, TickHistory, TickRecord},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -142,7 +142,9 @@ impl Requests {
         }
         // The record of a request has its id as a part of its key.
         let id = key.split('/').find_map(|part| part.parse::<RequestId>().ok());
-        let Some(id) = id.filter(|_| !record.last) else { return };
+        let closed = || TickRecord::parse(&record.value).is_ok_and(|written| written.is_closed());
+        let ended = record.last || key.starts_with("run/") && closed();
+        let Some(id) = id.filter(|_| !ended) else { return };
         let stored = self.stored.entry(id).or_default();
         stored.on.insert(node.to_owned());
         stored.ever.insert(node.to_owned());

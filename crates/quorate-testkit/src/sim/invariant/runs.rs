@@ -200,7 +200,7 @@ fn beside<'a>(log: &PoolLog, promises: Promises, spec: &PoolSpec, start: &'a Run
         return None;
     }
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // The leader starts the runs of a request, and does not know which runs of the job are active on workers.
+    // Without the promise, runs on request are not judged: they may be active beside a run of the schedule.
     let counts = |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())
