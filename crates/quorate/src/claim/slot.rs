@@ -6,7 +6,7 @@
 //! # What is not guaranteed
 //!
 //! A count that did not reach a majority is not taken back (R6), so a worker that fails between the claim and the count may
-//! leave a slot that nobody can take any more. The leader then closes the generation as lost.
+//! leave a slot that no worker can take any more. The leader then closes the generation as lost.
 
 use super::{
     CompleteError, Completed,
@@ -16,9 +16,7 @@ use super::{
 use crate::{
     config::{SettingError, majority},
     env::WallTime,
-    lease::{
-        AttemptResult, Inspection, Lease, LeaseParams, attempt_each_with, inspect_each, is_contended,
-    },
+    lease::{AttemptResult, Inspection, Lease, LeaseParams, attempt_each_with, inspect_each, is_contended},
     ledger::Memory,
     node::{DoneRecord, NodeTime, Owner, Refusal, Reply, Request, Resource},
     quorum::Quorum,
@@ -73,20 +71,20 @@ pub(crate) struct SlotClaim {
     lease: Arc<Lease>,
     slot: SlotId,
     quorum: Quorum,
-    /// How long the rows of the slot are kept.
+    /// The retention of the slot's rows.
     keep: Duration,
 }
 
-/// What the nodes show of a slot.
+/// The state of a slot, as the nodes report it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
     /// The end of the slot, which one node is enough to prove (R11).
     pub(crate) ended: Option<DoneRecord>,
-    /// Whether some node has a count.
+    /// True if a node has a count.
     pub(crate) counted: bool,
-    /// Whether no majority can hold the claim.
+    /// True if no majority can hold the claim.
     pub(crate) free: bool,
-    /// Who holds the claim by a majority's word.
+    /// The holder of the claim, if a majority names the same one.
     pub(crate) holder: Option<Owner>,
 }
 
@@ -99,7 +97,7 @@ pub struct SlotTally {
 }
 
 impl SlotTally {
-    /// The tally of a slot whose generation was opened with this `at`, in microseconds since the epoch.
+    /// Returns the tally of a slot whose generation was opened with this `at`, in microseconds since the epoch.
     pub fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, counted: 0 }
     }
@@ -125,14 +123,14 @@ pub struct CloseTally {
 }
 
 impl CloseTally {
-    /// The tally of so many nodes.
+    /// Returns the tally of so many nodes.
     pub fn new(nodes: usize) -> Self {
         Self { nodes, counted: 0 }
     }
 
     /// Counts one node's answer. One a node.
     pub fn count(&mut self, answer: &Answer) {
-        // A node looks at the owner first: *superseded* comes from a node on which the sender holds the claim.
+        // A node checks the owner first: *superseded* comes from a node on which the sender holds the claim.
         let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
         self.counted += usize::from(there);
     }
@@ -144,7 +142,7 @@ impl CloseTally {
 }
 
 impl Slots {
-    /// The slots of `group`, whose claims last for `ttl` without an extension.
+    /// Returns the slots of `group`, whose claims last for `ttl` without an extension.
     pub(crate) fn new(quorum: &Quorum, group: &Arc<str>, ttl: Duration, grace: Duration) -> Self {
         Self { quorum: quorum.clone(), group: Arc::clone(group), ttl, grace }
     }
@@ -184,7 +182,7 @@ impl Slots {
         Self::look(&self.quorum, &self.group, slots).await
     }
 
-    /// As [`Slots::inspect`], for a caller that takes no slot.
+    /// Does the same as [`Slots::inspect`] for a caller that takes no slot.
     pub(crate) async fn look(quorum: &Quorum, group: &str, slots: &[SlotId]) -> Vec<Option<Shown>> {
         let resources: Vec<Resource> = slots.iter().map(|slot| slot.resource(group)).collect();
         let nodes = quorum.pool().len();
@@ -204,7 +202,7 @@ impl Slots {
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
-    /// How long the rows are kept: past the horizon by each node's own clock. Longer does no harm.
+    /// Returns the retention of the rows: past the horizon by each node's own clock. A longer one does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
         let config = self.quorum.config();
         let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
@@ -230,7 +228,7 @@ impl SlotClaim {
         &self.lease
     }
 
-    /// Whether the nodes that may have granted the claim include a majority that is older than the slot's `at`.
+    /// Returns whether the nodes that may have granted the claim include a majority that is older than the slot's `at`.
     fn can_take(&self) -> bool {
         let (pool, at) = (self.quorum.pool(), self.slot.at.as_micros());
         let memory =
@@ -293,7 +291,8 @@ impl SlotClaim {
         false
     }
 
-    /// Has the count at a majority, whoever counted, so that no worker can own the slot any more (R8).
+    /// Brings the count to a majority, so that no worker can own the slot any more (R8). Counts of other attempts are part of
+    /// that majority.
     pub(crate) async fn fill(&self) -> bool {
         let pool = self.quorum.pool();
         let all: Vec<usize> = (0..pool.len()).collect();
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_at_a_majority_closes_a_slot_whoever_counted() {
+    fn a_count_of_any_attempt_at_a_majority_closes_a_slot() {
         let closed = |answers: &[Answer]| {
             let mut tally = CloseTally::new(3);
             answers.iter().for_each(|answer| tally.count(answer));

@@ -8,8 +8,8 @@
 //!
 //! # How a run is found
 //!
-//! The leader keeps a short list of the runs that nobody has taken. A worker reads it a few times a second while there is
-//! work, and about once a second else. It then reads the record of a run by its key when the run is due, and takes the run only
+//! The leader keeps a short list of the runs that no worker has taken. A worker reads it a few times a second while there is
+//! work, and otherwise about once a second. It then reads the record of a run by its key when the run is due, and takes the run only
 //! on the same record at a majority of nodes (R3). Workers wait a random moment before that, longer the more they run, so that
 //! the runs are shared and the votes seldom split.
 
@@ -49,7 +49,7 @@ const SHARE_RUNS: u32 = 10;
 /// After an attempt that too few nodes answered.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// What a worker needs to take runs.
+/// The parameters with which a worker takes runs.
 #[derive(Clone, Debug)]
 pub(super) struct Taking {
     pub(super) roster: Roster,
@@ -57,13 +57,13 @@ pub(super) struct Taking {
     pub(super) ledger: Ledger,
     pub(super) group: Arc<str>,
     pub(super) max_running: usize,
-    /// How long a crashed worker keeps a run, at most.
+    /// The longest time for which a crashed worker keeps a run.
     pub(super) ttl: Duration,
-    /// How long a run that is cancelled has to end.
+    /// The time in which a cancelled run has to end.
     pub(super) grace: Duration,
 }
 
-/// Takes and executes runs until it is told to `stop`, or drained, and its runs have ended.
+/// Takes and executes runs until `stop` is cancelled or the scheduler is drained, and its runs have ended.
 pub(super) async fn take_runs(with: Taking, stop: CancellationToken) {
     let env = with.quorum.env().clone();
     let mut worker = Worker {
@@ -96,7 +96,7 @@ struct Worker {
     poll_at: BootTime,
 }
 
-/// What each node that answered has under a key.
+/// The memory, and the record under one key, of each node that answered.
 type Shown = Vec<(Memory, Option<Record>)>;
 
 /// The keys of active runs, and what is shown under each.
@@ -117,7 +117,7 @@ struct Active {
     not_before: WallTime,
 }
 
-/// What came of one attempt to take a run.
+/// The result of one attempt to take a run.
 #[derive(Debug)]
 enum Tried {
     /// This worker executed it, or will not take this generation.

@@ -220,8 +220,7 @@ impl Histories {
             };
             let of = RunOf::started(&run.start);
             let is_its = |entry: &&TickHistory| {
-                (entry.tick, entry.cause.request()) == (of.tick, of.request)
-                    && is_under(spec, entry, run)
+                (entry.tick, entry.cause.request()) == (of.tick, of.request) && is_under(spec, entry, run)
             };
             // A short history may have pruned it.
             let newer = read.iter().filter(|entry| entry.tick > of.tick).count();

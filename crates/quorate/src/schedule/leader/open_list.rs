@@ -7,7 +7,7 @@ use std::{
 
 /// The runs that are open to workers and not known to be taken: one row, which the leader writes and workers read.
 ///
-/// The list is advisory. It tells a worker which records to read; only the records say what the worker may take.
+/// The list is advisory. A worker reads the records that it names; only the records say what the worker may take.
 #[derive(Clone, Debug)]
 pub(in crate::schedule) struct OpenList {
     rows: Rows,

@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Between two looks at a slot: a quarter of the time since the run was due, but no less and no more than this.
 const LOOK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// How long a run may be taken that the misfire rule does not limit: one that was asked for, or is a catch-up.
+/// The time within which a run may be taken that the misfire rule does not limit: a requested run, or a catch-up run.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
-/// How long after `take_by` the rows of a slot are kept: so many gaps between ticks, but no less and no more than this.
+/// The time from `take_by` to the horizon of a slot: this many gaps between ticks, at least and at most these times.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
 /// Ends a run before a worker takes it. Clones are the same.
@@ -72,7 +72,7 @@ enum SlotEnd {
     Left,
 }
 
-/// What the leader does with a generation that has ended. Pure.
+/// The leader's next step for a generation that has ended.
 #[derive(Debug, PartialEq)]
 enum Next {
     /// Closes the run.

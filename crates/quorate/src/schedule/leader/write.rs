@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Between attempts to write without a majority.
 const WRITE_AGAIN: Duration = Duration::from_millis(50);
-/// How many different records may be found in the way of one write.
+/// The most records of other leaders that one write may overwrite, one after the other.
 const MET_MAX: usize = 32;
 
 /// Writes the records of runs under one term.

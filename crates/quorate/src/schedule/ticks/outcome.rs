@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// The longest reason, in bytes.
 const REASON_MAX: usize = 200;
 
-/// How a run on a worker ended: the result of its slot, at most 1 KiB.
+/// The outcome of a run on a worker, which is the result of its slot: at most 1 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::schedule) struct RunOutcome {
     pub(in crate::schedule) worker: Arc<str>,
-    /// How it ended; `None` where it was interrupted and is to run again.
+    /// The end of the run; `None` if it was interrupted and is to run again.
     pub(in crate::schedule) end: Option<TickEnd>,
     pub(in crate::schedule) reason: Arc<str>,
     pub(in crate::schedule) began: WallTime,

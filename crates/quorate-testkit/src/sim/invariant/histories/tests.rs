@@ -51,7 +51,11 @@ fn ends_agree_with_what_the_handlers_did() {
     let elsewhere = TickHistory { worker: "w1".into(), ..entry("any-each", 2_000, 1, TickEnd::Done) };
     assert!(read(&mut other, &[elsewhere]).is_err(), "on another worker");
     let opened = entry("any-each", 2_000, 2, TickEnd::Done);
-    assert_eq!(read(&mut other, &[opened]), Ok(()), "the entry has the term, and the run the token of its claim");
+    assert_eq!(
+        read(&mut other, &[opened]),
+        Ok(()),
+        "the entry has the term, and the run the token of its claim"
+    );
     let mut led = Histories::default();
     made::ran(&mut led, &made::start(1, "led", 2_000)).unwrap();
     assert!(read(&mut led, &[entry("led", 2_000, 2, TickEnd::Done)]).is_err(), "under another term");
