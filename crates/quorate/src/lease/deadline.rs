@@ -30,7 +30,7 @@ pub enum StepDownCause {
 pub(crate) struct LeaseDeadline {
     /// The end of validity as it was granted, before any extension.
     granted_until: BootTime,
-    /// The nodes that may have granted it then, and whether each had said so.
+    /// The nodes that may have granted the lease then, each with whether it had replied so.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
     /// Why the work was told to stop; set before it is.
@@ -51,12 +51,12 @@ impl LeaseDeadline {
         }
     }
 
-    /// The same, of a lease that these nodes may have granted, and whether each had said so.
+    /// Returns the same deadline with the nodes that may have granted the lease, each with whether it had replied so.
     pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
         Self { granted_on: nodes, ..self }
     }
 
-    /// Returns the nodes that may have granted it when it was won, and whether each had said so.
+    /// Returns the nodes that may have granted the lease when it was won, each with whether it had replied so.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         &self.granted_on
     }

@@ -124,14 +124,16 @@ pub use rules::{Overlap, Placement, Retry};
 pub use scheduler::{ScheduleError, Scheduler, SchedulerRun};
 pub use ticks::{
     Answer, Ask, Decision, Delivery, JobRow, NodeAnswer, OpenRun, Paused, RecordError, Request, RequestId,
-    RequestIdError, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, TickVerdict,
-    first_opened, goes_forward, inherited, is_open, memory_needed, overwrites, verdict, voided,
+    RequestIdError, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, TickVerdict, verdict,
 };
 pub use times::{
     At, Cron, CronError, Custom, Delay, Dst, DstError, Every, EveryError, Schedule, ScheduleSpec, SpecError,
     Timetable, Zone, ZoneError, at, delay, every,
 };
 pub use work::{StateError, Tick};
+
+#[doc(hidden)]
+pub use ticks::{first_opened, goes_forward, inherited, is_open, memory_needed, overwrites, voided};
 
 use misfire::due_with;
 use ticks::rank;
