@@ -1,6 +1,7 @@
 use super::{
     Election, ElectionError, ElectionEvent, Term,
     end::{End, Failure, LedTerm, WorkResult},
+    log_limit::LogLimit,
     restart::{Failures, OnError},
     tend::tend,
     term::TermGuard,
@@ -8,7 +9,6 @@ use super::{
 use crate::{
     env::Env,
     lease::{AcquireError, Inspection, Lease, StepDownCause},
-    log_limit::LogLimit,
     sabotage::Sabotage,
 };
 use futures_util::{
@@ -26,6 +26,19 @@ use std::{
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// The time between two looks of a candidate that may not campaign yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Election {
+    /// Runs `work` on one copy of the group at a time. Nothing happens until the campaign is awaited, by itself or with
+    /// [`Campaign::until`]. Work that fails is restarted after a pause, on this copy or another, unless the election
+    /// [ends on an error](Election::end_on_error).
+    pub fn run<W, F, E>(&self, work: W) -> Campaign<W>
+    where
+        W: FnMut(Term) -> F + Send,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        Campaign { election: self.clone(), work }
+    }
+}
 
 /// A candidate with its work, made by [`Election::run`].
 ///
@@ -57,12 +70,6 @@ where
 
     fn into_future(self) -> Self::IntoFuture {
         self.until(std::future::pending::<()>()).boxed()
-    }
-}
-
-impl<W> Campaign<W> {
-    pub(super) fn new(election: Election, work: W) -> Self {
-        Self { election, work }
     }
 }
 
