@@ -36,9 +36,9 @@ pub struct Claim {
     id: Arc<str>,
     retention: Duration,
     payload: Option<Arc<str>>,
-    /// Whether it is held only to hand the message over.
+    /// True if it is held only to hand the message over.
     given_up: bool,
-    /// Whether it is counted and has not been given to a handler: if it is dropped now, the count is withdrawn.
+    /// True if it is counted and no handler has started: if it is dropped now, the count is withdrawn.
     not_started: bool,
 }
 
@@ -82,8 +82,8 @@ impl Claim {
     }
 
     /// Returns the number of this attempt on the message, from one. It is always one where neither
-    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not counted then. It may begin
-    /// anew after nodes lost their memory.
+    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not
+    /// counted then. It may start from one again after nodes lost their data.
     pub fn attempt(&self) -> u32 {
         self.handle.attempt()
     }
@@ -111,14 +111,14 @@ impl Claim {
     /// nothing if another worker holds the message by then.
     ///
     /// # Errors
-    /// [`CompleteError`]. Short of a majority the message may be handled again.
+    /// [`CompleteError`]. Without a majority the message may be handled again.
     ///
     /// # Cancel safety
     /// Dropping it leaves the message recorded on some nodes or on none; where on none, it is claimed until
     /// its TTL ends, and then free.
     pub async fn complete(self, result: &str) -> Result<Completed, CompleteError> {
         let mut verdict = complete(vec![self.ending(result)]).await;
-        // One went in, so one comes out.
+        // `complete` returns one result for each claim.
         verdict.pop().unwrap_or(Err(CompleteError::Superseded))
     }
 
