@@ -11,7 +11,8 @@ const LOOKS_MAX: usize = 4;
 /// The pause between two such reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Ends the lease and frees the message. If too few nodes had it to free, reads who owns the message now.
+/// Ends the lease and frees the message. If a majority does not confirm this, reads who owns the message
+/// now.
 pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
     let pool = lease.inner().pool();
     let (sender, mut votes) = vote_channel();

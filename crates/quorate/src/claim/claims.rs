@@ -96,8 +96,9 @@ impl Claims {
         self
     }
 
-    /// Sets how long a message stays given up once a hook has taken it. Default as [`Claims::retention`]; [`Claims::reset`] ends
-    /// it before. A message that no hook has taken stays given up for as long as its attempts are known.
+    /// Sets how long a message stays given up once a hook has taken it. The default is
+    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has taken stays
+    /// given up for as long as its attempts are counted.
     pub fn dead_letter_retention(mut self, time: Duration) -> Self {
         self.dead_letter_retention = Some(time);
         self

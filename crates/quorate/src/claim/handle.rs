@@ -93,15 +93,15 @@ impl Claim {
         self.handle.clone()
     }
 
-    /// Returns the fencing token, whether or not the claim is still ours.
+    /// Returns the fencing token, whether or not this worker still holds the claim.
     pub fn token(&self) -> FencingToken {
         self.handle.token()
     }
 
-    /// Returns the fencing token, if the claim is ours at this moment.
+    /// Returns the fencing token, if this worker holds the claim at this moment.
     ///
     /// # Errors
-    /// [`LeaseLost`] once it is not.
+    /// [`LeaseLost`] once the claim has ended.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.handle.fencing_token()
     }
@@ -141,8 +141,8 @@ impl Claim {
         abandon(&self.handle.lease).await
     }
 
-    /// As [`Claim::abandon`], for a message whose handler never started, as at a shutdown: the attempt does not count. A node
-    /// that is away may still count it.
+    /// Frees the message as [`Claim::abandon`] does, for a message whose handler never started, for
+    /// instance at a shutdown: the attempt does not count. A node that is unreachable may still count it.
     ///
     /// # Errors
     /// As of [`Claim::abandon`].
@@ -186,20 +186,20 @@ impl ClaimHandle {
         self.attempt
     }
 
-    /// Returns the fencing token, whether or not the claim is still ours.
+    /// Returns the fencing token, whether or not this worker still holds the claim.
     pub fn token(&self) -> FencingToken {
         self.lease.token()
     }
 
-    /// Returns the fencing token, if the claim is ours at this moment: pass it to the write that follows.
+    /// Returns the fencing token, if this worker holds the claim at this moment: pass it to the write that follows.
     ///
     /// # Errors
-    /// [`LeaseLost`] once it is not.
+    /// [`LeaseLost`] once the claim has ended.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.lease.fencing_token()
     }
 
-    /// Returns how long the claim is ours from now on if no extension succeeds.
+    /// Returns how long the claim remains valid if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.lease.remaining()
     }
