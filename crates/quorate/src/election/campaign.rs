@@ -24,7 +24,7 @@ use std::{
 
 /// The pause of a candidate after an error that only an operator can fix.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// The time between two looks of a candidate that may not campaign yet.
+/// The time between two checks of a candidate that may not campaign yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Election {
@@ -55,7 +55,8 @@ impl<W> fmt::Debug for Campaign<W> {
     }
 }
 
-/// Campaigns without an end of its own: see [`Campaign::until`]. It ends with an error only, as when the quorum is closed.
+/// Campaigns without an end of its own: see [`Campaign::until`]. It ends only with an error, for example when the
+/// quorum is closed.
 ///
 /// An error of the work that is not `Send`, such as `Box<dyn Error>`, cannot be awaited in this way. Use
 /// `Box<dyn Error + Send + Sync>`, or [`Campaign::until`] with [`std::future::pending`].
@@ -79,8 +80,8 @@ where
     F: Future<Output = Result<(), E>> + Send + 'static,
     E: Display + 'static,
 {
-    /// Campaigns, leads, and campaigns again, until `shutdown` completes, with whatever output: that of
-    /// `tokio::signal::ctrl_c()` will do. See [what ends a term](crate::election#what-ends-a-term).
+    /// Campaigns, leads, and campaigns again, until `shutdown` completes. The output of `shutdown` may be of any
+    /// type, such as that of `tokio::signal::ctrl_c()`. See [what ends a term](crate::election#what-ends-a-term).
     ///
     /// # Errors
     /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, for a closed quorum, and where only an
