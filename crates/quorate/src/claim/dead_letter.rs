@@ -60,7 +60,11 @@ impl Claims {
         let mut poisoned = DeadLettered { attempts, at: None, note: "".into() };
         let Some(Hook(hook)) = &self.dead_letter else {
             if let Err(late) = claim.abandon().await {
-                tracing::warn!(set = &*self.set, id = &*id, "the message is given up, but its claim was not released: {late}");
+                tracing::warn!(
+                    set = &*self.set,
+                    id = &*id,
+                    "the message is given up, but its claim was not released: {late}"
+                );
             }
             return ClaimOutcome::DeadLettered(poisoned);
         };

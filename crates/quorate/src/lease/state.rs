@@ -436,7 +436,7 @@ mod tests {
         held.discount(at(8000), 4);
         (0..2).for_each(|node| held.count(at(8000), &extended(node, 7800)));
         (2..4).for_each(|node| held.count(at(8000), &late(node, 7800)));
-        assert_eq!(held.round_since(at(7700)), Some(false), "nobody is waited for");
+        assert_eq!(held.round_since(at(7700)), Some(false), "no node is awaited");
         assert_eq!(held.due(at(8600)), [2, 3, 4], "and before the next round where this one needs it");
     }
 

@@ -23,7 +23,7 @@ pub enum TransferError {
     #[error(transparent)]
     Lost(#[from] LeaseLost),
     /// Fewer than a majority of nodes reserved the lease; the other nodes released it.
-    #[error("the lease is over, but too few nodes keep it for its heir: {0}")]
+    #[error("the lease is over, but too few nodes keep it for its successor: {0}")]
     NotReserved(Arc<Report>),
 }
 
@@ -49,7 +49,7 @@ impl Lease {
 
     /// Does the same as [`Lease::transfer_to`], for a lease that other handles view: they see that it has ended.
     pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, TransferError> {
-        QuorumConfig::validate_worker("the heir", worker)?;
+        QuorumConfig::validate_worker("the successor", worker)?;
         let pool = Arc::clone(self.inner().pool());
         let env = pool.env();
         if !self.is_valid() {
