@@ -38,7 +38,7 @@ struct HeartbeatState {
 
 impl Heartbeat {
     /// Returns a heartbeat that may be silent for `max_silence`. `env` is the quorum's:
-    /// [`Quorum::env`](super::Quorum::env).
+    /// [`Quorum::env`](crate::quorum::Quorum::env).
     pub fn new(env: &Env, max_silence: Duration) -> Self {
         let last = AtomicU64::new(env.now().as_nanos());
         Self(Arc::new(HeartbeatState { env: env.clone(), max_silence, last }))

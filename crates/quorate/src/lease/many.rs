@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// The most locks of one call.
 const MANY_MAX: usize = 10_000;
 
-/// Several locks that can be acquired, made by [`Quorum::locks`](super::Quorum::locks). Their requests are sent in
+/// Several locks that can be acquired, made by [`Quorum::locks`](crate::quorum::Quorum::locks). Their requests are sent in
 /// one batch per node. A name that is given twice counts once.
 #[derive(Clone, Debug)]
 #[must_use = "locks do nothing until they are acquired"]

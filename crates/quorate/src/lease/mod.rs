@@ -1,4 +1,4 @@
-//! Leases on a majority of nodes: the [`Quorum`], locks, and the renewer that extends held leases.
+//! Leases on a majority of nodes: the [`Quorum`](crate::quorum::Quorum), locks, and the renewer that extends held leases.
 //!
 //! # What is not guaranteed
 //!

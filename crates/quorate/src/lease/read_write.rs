@@ -13,7 +13,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// A lock for many readers or one writer, made by [`Quorum::rw_lock`](super::Quorum::rw_lock).
+/// A lock for many readers or one writer, made by [`Quorum::rw_lock`](crate::quorum::Quorum::rw_lock).
 ///
 /// A writer holds the same lease as a plain [`Lock`] of that name. So a writer, a plain lock and any other Redlock
 /// client on that name exclude each other, and readers exclude them all.

@@ -22,7 +22,7 @@ const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(10);
 /// The range of the random part, which keeps waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
 
-/// `k` numbered slots, of which a caller acquires one, made by [`Quorum::slots`](super::Quorum::slots).
+/// `k` numbered slots, of which a caller acquires one, made by [`Quorum::slots`](crate::quorum::Quorum::slots).
 ///
 /// At most `k` workers hold a slot at a time. Each slot is the lease on `NAME/slot-I`, with a fencing counter of its
 /// own. A token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All workers must
