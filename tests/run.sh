@@ -161,6 +161,12 @@ fi
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet
 
+say "subsets of the features"
+for features in "" scheduler claims file-node; do
+    cargo check --quiet -p quorate --no-default-features --features "$features"
+done
+cargo test --quiet -p quorate --lib --no-default-features
+
 clients_for_interop
 
 say "tests, and the examples in the documentation"

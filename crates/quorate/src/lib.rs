@@ -80,7 +80,6 @@ pub mod internals;
 pub mod lease;
 #[doc(hidden)]
 pub mod ledger;
-mod log_limit;
 pub mod node;
 mod panic;
 #[doc(hidden)]
@@ -116,11 +115,12 @@ pub use schedule::Cron;
 /// use quorate::Job;
 /// use std::{convert::Infallible, time::Duration};
 ///
-/// let job = Job::new("heartbeat", quorate::schedule::every(Duration::from_secs(5)), |tick| async move {
+/// let job = Job::new("heartbeat", quorate::schedule::every(Duration::from_secs(5))?, |tick| async move {
 ///     println!("due at {}", tick.at());
 ///     Ok::<(), Infallible>(())
 /// });
 /// # drop(job);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "scheduler")]
 pub use schedule::Job;

@@ -209,7 +209,10 @@ fn errors_name_line_key_value_and_fix() {
             format!("{NODES}\n[lease]\nttl = \"10s\"\nstep_down_grace = \"8s\""),
             &[":4: ttl is 10s", "step_down_grace 8s"],
         ),
-        (format!("{NODES}node_timeout = \"20s\""), &[":2: max_ttl is 30s with node_timeout 20s"]),
+        (
+            format!("{NODES}node_timeout = \"20s\""),
+            &[":2: max_ttl is 30s, shorter than three times node_timeout 20s"],
+        ),
         (format!("{NODES}drift_rate = 3"), &[":2: drift_rate is 3, not between 0 and 0.5; give it 0 to 0.5"]),
         (format!("{NODES}worker = \"\""), &[":2: worker is \"\""]),
         // Nodes.

@@ -6,21 +6,22 @@ use crate::{
 };
 use std::{pin::pin, time::Duration};
 
-/// How often it is looked whose a message is, until enough nodes answer.
+/// The maximum number of times that the current owner of a message is read, until enough nodes answer.
 const LOOKS_MAX: usize = 4;
-/// Before it is looked again.
+/// The pause between two such reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Ends the lease and frees the message. Where it was not there any more to be freed, looks whose it is now.
+/// Ends the lease and frees the message. If a majority does not confirm this, reads who owns the message
+/// now.
 pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
     let pool = lease.inner().pool();
     let (sender, mut votes) = vote_channel();
     let deadline = pool.env().now() + pool.config().node_timeout;
-    // Of a lease that the keeper has ended by itself there is nothing to send: the channel ends at once.
+    // If the renewer has already ended the lease, there is nothing to send and the channel closes at once.
     lease.post_release(Some(ReplyTo { sender, ticket: 0 }));
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut freed = 0;
-    // One timer for all of them.
+    // One timer covers all answers.
     let mut over = pin!(pool.env().sleep_until(deadline));
     while freed < pool.majority() {
         let vote = tokio::select! { biased;
@@ -38,14 +39,14 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
         if looks > 0 {
             pool.env().sleep(LOOK_AGAIN).await;
         }
-        // A worker that has just woken up may have to open its connections anew.
+        // A worker that was suspended may first have to open its connections again.
         let Ok(look) = inspect(lease.inner(), lease.resource()).await else { continue };
         match (look.done.clone(), look.whose(pool.len())) {
             (Some(done), _) => return Err(AbandonError::AlreadyDone(done)),
             (None, InspectTarget::Of(holder)) if holder != lease.owner() => {
                 return Err(AbandonError::TakenOver { holder: holder.clone() });
             }
-            // Still ours by a majority's word: the releases are on their way.
+            // A majority still names this worker: its releases are under way.
             (None, InspectTarget::Of(_)) => break,
             (None, InspectTarget::Nobody) => return Ok(()),
             (None, InspectTarget::Unknown) => {}
@@ -54,7 +55,7 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
     Err(AbandonError::NoMajority(pool.report(outcomes)))
 }
 
-/// Who holds it now, for an error.
+/// Returns the name of the current holder's worker, for an error message.
 pub(super) fn named(holder: &Owner) -> String {
     crate::plain::plain(holder.worker(), 200)
 }

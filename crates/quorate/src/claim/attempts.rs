@@ -1,40 +1,51 @@
-//! When an attempt on a claim may begin, and when its id is given up: pure, and shared with the model of it
-//! (`quorate-testkit`, `model::poison`).
+//! The rule that decides when an attempt on a claim may begin, and when its message is given up. The
+//! functions are pure, and shared with the model that checks the rule (`quorate-testkit`, `model::poison`).
 //!
 //! # What is not guaranteed
 //!
-//! A node that forgets forgets its counts: then more attempts than the limit may begin. An attempt that won a majority but
-//! never began counts where it could not be taken back: its worker died before it knew that a majority has it, lost the
-//! claim, had no word yet that a node counts it, or did not reach that node again. So an id may be given up after fewer handlers than the limit, but not after fewer
-//! attempts that were won. Whether another's payload stands is not known where too few nodes answer
-//! ([`Payload::Unknown`]).
+//! A node that loses its data loses its counts, and then more attempts than the limit may begin. An attempt
+//! that won a majority but never began stays counted if its count could not be withdrawn. This happens if
+//! its worker crashed before it knew that a majority had granted it, lost the claim, had no confirmation
+//! yet that a node counted it, or could not reach that node again. So a message may be given up after fewer
+//! handlers than the limit, but not after fewer won attempts. If too few nodes answer, it is unknown
+//! whether another payload is stored ([`Payload::Unknown`]).
 //!
 //! # The rule
 //!
-//! A grant tells how many attempts its node has counted. Who has a majority of grants takes the largest of these: at the
-//! limit the id is given up. Below it, one more is written wherever the claimer is still the owner and fewer have been
-//! counted ([`counts_more`](crate::node::engine::counts_more)); the handler begins once a majority has it. (Counted with the grant itself, attempts would count that nobody
-//! won. Not refusing where as many are counted, one count would stand for two attempts: the majority that counts need
-//! not be the one that granted.)
+//! A grant reports how many attempts its node has counted. A worker with a majority of grants takes the
+//! largest of these counts. At the limit, the message is given up. Below the limit, the worker writes a
+//! count that is one higher. A node stores it only if the worker is still the owner and fewer attempts have
+//! been counted there ([`counts_more`](crate::node::engine::counts_more)). The handler begins once a
+//! majority has stored the count.
 //!
-//! An attempt that is known not to begin is taken back ahead of its claim's release, where a node has said that it counts it,
-//! it still is the owner, and exactly its count stands. (Elsewhere the same count may be another's, who begins.) What a majority
-//! counts and is given back is taken back on every node: of two that race to count as many, one more than the limit may begin
-//! then. A node that counts none forgets the payload as well. A payload keeps others away
-//! once a majority knows it, as it does of each attempt that began: what a minority knows is of one that never did.
+//! Counting with the grant itself would count attempts that no worker won. A node that accepted an equal
+//! count would let one count represent two attempts, since the majority that counts need not be the
+//! majority that granted.
+//!
+//! # Withdrawal
+//!
+//! The count of an attempt that is known not to begin is withdrawn ahead of its claim's release. It is sent
+//! to nodes that confirmed the count. A node applies it if the worker is still the owner and exactly that
+//! count is stored. (On other nodes the same count may belong to another worker, whose attempt begins.) If
+//! a majority has counted the attempt and it is then cancelled, the count is withdrawn on every node. If
+//! two workers race to write the same count, one attempt more than the limit may begin in that case.
+//!
+//! A node whose count returns to zero forgets the payload as well. A payload excludes others once a
+//! majority stores it, which is true of every attempt that began. A payload that only a minority stores
+//! belongs to an attempt that never began.
 
 use std::sync::Arc;
 
-/// What a majority of grants means for the attempt that has them.
+/// The decision on an attempt that a majority has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The handler may begin once a majority has counted that this is attempt so and so.
+    /// The handler may begin once a majority has counted the attempt with this number.
     Begins(u32),
-    /// As many as may begin have begun: the id is given up.
+    /// The limit is reached: this many attempts have begun, and the message is given up.
     GivenUp(u32),
 }
 
-/// Whose turn it is where the granting nodes have counted so many attempts, of which `limit` may begin.
+/// Decides on an attempt from the counts of the granting nodes. At most `limit` attempts may begin.
 pub fn turn(counted: impl IntoIterator<Item = u32>, limit: Option<u32>) -> Turn {
     let most = counted.into_iter().max().unwrap_or_default();
     match limit {
@@ -43,18 +54,19 @@ pub fn turn(counted: impl IntoIterator<Item = u32>, limit: Option<u32>) -> Turn 
     }
 }
 
-/// What the nodes know of another payload than the one that is given.
+/// The result of asking the nodes for a payload other than the given one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// No attempt with another one can have begun.
+    /// No attempt with another payload can have begun.
     Free,
-    /// A majority knows this one.
+    /// A majority stores this other payload.
     Other(Arc<str>),
-    /// Those that have not answered decide.
+    /// The result depends on the nodes that have not answered.
     Unknown,
 }
 
-/// What it means that those of `nodes` that have answered know of these payloads, or of none.
+/// Compares the payload `given` with the payloads `known` to the nodes that have answered, out of `nodes`
+/// nodes. An entry of `None` is a node that stores no payload.
 pub fn payload_of(given: &Arc<str>, known: &[Option<Arc<str>>], nodes: usize) -> Payload {
     let majority = crate::config::majority(nodes);
     let unheard = nodes.saturating_sub(known.len());

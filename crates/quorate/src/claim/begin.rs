@@ -13,7 +13,7 @@ use std::{mem, sync::Arc, time::Duration};
 
 /// A message that was acquired.
 pub(super) struct AcquiredMessage {
-    /// Its place in the batch.
+    /// Its index in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
     /// The attempts and payloads that the granting nodes had counted before.
@@ -29,7 +29,7 @@ pub(super) enum Beginning {
     GivenUp(Start),
     /// An attempt with another payload began before; the claim has been released.
     OtherPayload(Arc<str>),
-    /// Another worker holds it by now.
+    /// Another worker holds it by now, has completed it, or has counted as many attempts.
     Overtaken,
     /// Too few nodes counted the attempt, or reported a payload; the claim has been released.
     Uncounted(Report),
@@ -42,7 +42,8 @@ pub(super) struct Start {
     pub(super) attempt: u32,
     /// The fingerprint that was given, or is stored.
     pub(super) payload: Option<Arc<str>>,
-    /// Whether a majority has counted it, so that the count is withdrawn if the handler never starts.
+    /// True if a majority has counted the attempt, so that the count is withdrawn if the handler never
+    /// starts.
     pub(super) counted: bool,
 }
 
@@ -61,7 +62,8 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
     }));
 }
 
-/// Decides on each acquired message, and counts each attempt that may begin on a majority, where there is a limit or a payload.
+/// Decides on each acquired message. If there is a limit or a payload, counts each attempt that may begin
+/// on a majority.
 ///
 /// # Cancel safety
 /// Dropping it releases all of them. A count that a node has confirmed is withdrawn; the others stay.
@@ -124,7 +126,8 @@ impl AcquiredMessage {
     }
 }
 
-/// Asks all nodes, for each message, whether an attempt with another payload began. Ends as soon as the answers decide.
+/// Asks all nodes, for each message, whether an attempt with another payload began. Returns as soon as the
+/// answers decide.
 pub(super) async fn payloads(
     pool: &NodePool,
     asked: &[(Resource, Arc<str>)],
@@ -169,7 +172,8 @@ struct Counting {
     outcomes: Vec<NodeOutcome>,
     /// The nodes that have counted it.
     counted: Vec<usize>,
-    /// The number of nodes where the claim is another worker's by now, or where another attempt counted as many.
+    /// The number of nodes where another worker holds the claim by now, where it is done, or where another
+    /// attempt has counted as many.
     overtaken: usize,
     pending: usize,
 }
@@ -177,7 +181,7 @@ struct Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(Start { lease, attempt, .. }) = &self.start {
-            // On another node the same count may be that of another worker.
+            // A node that has not confirmed the count may store the same count of another worker.
             withdraw_count(lease, *attempt, self.keep, |node| self.counted.contains(&node));
         }
     }
@@ -213,8 +217,8 @@ impl Counting {
         }
     }
 
-    /// Returns whether to wait for more answers. An attempt that does not begin waits for all of them, since only a count that is
-    /// known is withdrawn.
+    /// Returns whether to wait for more answers. An attempt that does not reach a majority waits for all
+    /// answers, since only a confirmed count is withdrawn.
     fn is_open(&self, majority: usize) -> bool {
         self.counted.len() < majority && self.pending > 0
     }

@@ -17,7 +17,7 @@ use crate::{
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The number of ids that travel in one chunk of a batch.
+/// The number of ids in one chunk of a batch.
 pub(super) const CHUNK: usize = 256;
 /// The number of chunks of a batch that are in flight at once: the nodes work on one while another is read or written here. More
 /// would queue more at the nodes than they serve within a node timeout.
@@ -82,19 +82,23 @@ impl Claims {
         self
     }
 
-    /// Sets after how many attempts that did not complete, crashes among them, a message is given up: it is handed to the
-    /// dead-letter hook, and each later claim is [`ClaimOutcome::DeadLettered`]. An attempt begins when its claim is returned. A
-    /// claim that is abandoned or lost counts; one that is [cancelled before its start](Claim::cancel_before_start) does not.
+    /// Sets the number of attempts without completion, including crashes, after which a message is given
+    /// up. It is then handed to the dead-letter hook, and each later claim is
+    /// [`ClaimOutcome::DeadLettered`]. An attempt begins when its claim is returned. A claim that is
+    /// abandoned or lost counts; one that is [cancelled before its start](Claim::cancel_before_start) does
+    /// not.
     ///
-    /// Default without a limit, since a sink that is away for a minute would have whole queues given up. With a limit every
-    /// claim takes one round trip more: an attempt begins only once a majority has counted it, or a crash would not count.
+    /// There is no limit by default, since a sink that is unavailable for a minute would cause whole queues
+    /// to be given up. With a limit every claim takes one more round trip: an attempt begins only once a
+    /// majority has counted it, or a crash would not count.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
-    /// Sets how long a message stays given up once a hook has taken it. Default as [`Claims::retention`]; [`Claims::reset`] ends
-    /// it before. A message that no hook has taken stays given up for as long as its attempts are known.
+    /// Sets how long a message stays given up once a hook has taken it. The default is
+    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has taken stays
+    /// given up for as long as its attempts are counted.
     pub fn dead_letter_retention(mut self, time: Duration) -> Self {
         self.dead_letter_retention = Some(time);
         self
@@ -141,8 +145,8 @@ impl Claims {
         self.claim_one(message.into()).await?.outcome
     }
 
-    /// Claims many messages, thousands if need be, and returns an outcome for each id, in their order. They travel in batches
-    /// of 256, two at a time, each a few script calls for each node.
+    /// Claims many messages, thousands if need be, and returns an outcome for each id, in their order. They
+    /// are sent in chunks of 256, two at a time; each chunk takes a few script calls for each node.
     ///
     /// An id that is given twice is in progress the second time.
     ///
@@ -166,7 +170,7 @@ impl Claims {
         Ok(ids.zip(outcomes).collect())
     }
 
-    /// As [`Claims::claim`], with the tally of a lost attempt.
+    /// Claims one message as [`Claims::claim`] does, and returns the tally of a lost attempt as well.
     pub(super) async fn claim_one(&self, message: MessageId<'_>) -> Result<Verdict, ClaimError> {
         let asked = self.asked([message])?;
         let verdict = self.claim_chunk(&asked, self.params()?).await.pop();
@@ -183,7 +187,8 @@ impl Claims {
         asked.collect()
     }
 
-    /// As [`Claims::claim_many`], without the [hand-over](Claims::hand_over) of messages that are given up: the caller does that.
+    /// Claims many messages as [`Claims::claim_many`] does, without the [hand-over](Claims::hand_over) of
+    /// messages that are given up: the caller does that.
     pub(super) async fn claim_many_unsettled(
         &self,
         messages: impl IntoIterator<Item = MessageId<'_>>,
@@ -318,7 +323,7 @@ impl Claims {
                 ));
             }
         }
-        // The counter of a claim ends with its record, but not before it can be seeded anew.
+        // The counter of a claim expires with its record, but not before it can be seeded again.
         let keep = self.retention.max(params.ttl * 2).max(self.quorum.config().reseed_after());
         Ok(LeaseParams { keep, ..params })
     }

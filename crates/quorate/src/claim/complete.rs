@@ -10,27 +10,28 @@ use crate::{
 use futures_util::future::join_all;
 use std::{sync::Arc, time::Duration};
 
-/// How long to wait before nodes that failed are asked again.
+/// The pause before nodes that failed are asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// That a message is done.
+/// The confirmation that a message is recorded as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// When, as it is recorded.
+    /// The recorded time of completion.
     pub at: WallTime,
-    /// How many nodes have recorded it: at least a majority.
+    /// The number of nodes that have recorded it: at least a majority.
     pub nodes: usize,
 }
 
-/// What is to be recorded of one claim.
+/// The done record to write for one claim.
 pub(super) struct Ending<'a> {
     pub(super) lease: &'a Lease,
     pub(super) record: DoneRecord,
     pub(super) retention: Duration,
 }
 
-/// Ends the leases, all of one quorum, without releasing them, so that nobody gets in between, and records that they
-/// are done. A verdict each, in their order.
+/// Ends the leases, which are all of one quorum, and records that their messages are done. The leases are
+/// not released first, so that no worker can claim a message in between. Returns a result for each, in
+/// their order.
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, CompleteError>> {
     let Some(first) = endings.first() else { return Vec::new() };
     let pool = Arc::clone(first.lease.inner().pool());
@@ -51,8 +52,9 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, 
     all.into_iter().map(|one| one.end(&pool)).collect()
 }
 
-/// Looks whose those messages are whose claims may be over. A worker that wakes up late is to record nothing of what is
-/// somebody else's by now, not even on the nodes that the other one has not got.
+/// Reads the current owner of each message whose claim may have expired. A worker that resumes late must
+/// record nothing for a message that belongs to another worker by now, not even on nodes that did not grant
+/// the other claim.
 async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     let now = inner.pool().env().now();
     let mut late: Vec<_> = all.iter_mut().filter(|one| !one.is_settled() && one.is_late(now)).collect();
@@ -69,13 +71,13 @@ async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     }
 }
 
-/// What a look at a message says to a worker whose claim on it may be over.
+/// The current state of a message, as it concerns a worker whose claim on it may have expired.
 #[derive(Debug)]
 enum Found {
-    /// It may be recorded as done.
+    /// The worker may record it as done.
     Free,
     Over(CompleteError),
-    /// Too few nodes have answered to tell.
+    /// Too few nodes have answered to decide.
     Unknown,
 }
 
@@ -87,23 +89,25 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         InspectTarget::Of(holder) if holder != owner => {
             Found::Over(CompleteError::TakenOver { holder: holder.clone() })
         }
-        // Not where it is only our own that nobody can count.
+        // Only another owner makes the result unknown. If only the worker's own claim is short of a
+        // majority, it may record.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(CompleteError::Superseded),
         _ => Found::Free,
     }
 }
 
-/// Whether somebody else may have it at a majority, if those that have not answered say so.
+/// Returns whether another worker may hold it at a majority, depending on the nodes that have not answered.
 fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
     let away = nodes - look.answered;
     look.named.iter().any(|(other, times)| other != owner && times + away >= majority(nodes))
 }
 
-/// Asks every node that has not recorded it of what is not settled, and hears all of them: the more have it, the better.
+/// Sends the record of each unsettled message to every node that has not stored it, and waits for all
+/// answers, so that as many nodes as possible store it.
 async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     let now = pool.env().now();
-    // What has run out while others were looked at is looked at in the next round.
+    // A claim that expired while the owners of others were read is checked in the next round.
     let known = |one: &Completing<'_>| one.seen || !one.is_late(now);
     let open = |one: &&mut Completing<'_>| !one.is_settled() && known(one);
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
@@ -124,14 +128,15 @@ async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(|node| pool.epoch(node)));
 }
 
-/// One of them under way.
+/// One completion under way.
 struct Completing<'a> {
     lease: &'a Lease,
     record: DoneRecord,
     retention: Duration,
-    /// Until when nobody else can have it; nothing, where that was over before.
+    /// The end of the claim's validity, before which no other worker can hold the message. `None` if it had
+    /// ended before.
     ours_until: Option<BootTime>,
-    /// Whether the last look has found that it may be recorded though it has run out.
+    /// True if the last check found that an expired claim may still be recorded.
     seen: bool,
     votes: Votes,
     verdict: Option<Result<(), CompleteError>>,
@@ -171,11 +176,12 @@ impl<'a> Completing<'a> {
     fn end(self, pool: &NodePool) -> Result<Completed, CompleteError> {
         let Self { lease, record, votes, verdict, .. } = self;
         match verdict {
-            // Nothing was asked: it is the caller's, who drops it.
+            // No request was sent. The caller still holds the claim, and drops it.
             Some(Err(too_long @ CompleteError::TooLong { .. })) => Err(too_long),
             Some(verdict) => {
-                // Nobody is to wait there for the claim's TTL: it is settled, but the node would not take it (its
-                // marker changed, say). Behind a *complete* that is under way yet it finds nothing to free.
+                // Frees the message on nodes that did not store the record (because their marker changed,
+                // for instance), so that no worker waits there for the claim's TTL. Behind a *complete*
+                // that is still under way, the release finds nothing to free.
                 pool.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
                 let at = WallTime::from_micros(record.at);
                 verdict.map(|()| Completed { at, nodes: votes.completed() })
@@ -187,9 +193,9 @@ impl<'a> Completing<'a> {
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
-    /// Where it is recorded, and in which memory of the node.
+    /// For each node that has recorded it, the memory epoch of the node at that time.
     recorded: Vec<Option<u64>>,
-    /// Nodes where a later claim has been counted, and ended.
+    /// The number of nodes where a later claim has been counted and has ended.
     superseded: usize,
     done: Option<DoneRecord>,
 }
@@ -210,7 +216,8 @@ impl Votes {
         }
     }
 
-    /// A node that may have forgotten since has recorded nothing: it is asked again.
+    /// Discards the records of nodes that may have lost their data since, so that these nodes are asked
+    /// again.
     fn forget(&mut self, epoch: impl Fn(usize) -> u64) {
         for (node, recorded) in self.recorded.iter_mut().enumerate() {
             if recorded.is_some_and(|then| then != epoch(node)) {
@@ -224,7 +231,8 @@ impl Votes {
         self.recorded.iter().flatten().count()
     }
 
-    /// Settled by a majority, or once every node has spoken.
+    /// Returns the result once the answers decide it; `None` while another round may still reach a
+    /// majority.
     fn verdict(&mut self, epoch: impl Fn(usize) -> u64) -> Option<Result<(), CompleteError>> {
         self.forget(epoch);
         let majority = majority(self.outcomes.len());
@@ -278,7 +286,8 @@ mod tests {
         std::iter::repeat_n(Answer::Reply(Reply::Completed), nodes)
     }
 
-    /// Once such a node counted: the message was done by a majority that did not remember it, and was given again.
+    /// Regression test: a node that had lost its data still counted. A message was then reported as done by
+    /// a majority that did not remember it, and was handed out again.
     #[test]
     fn what_a_node_recorded_counts_while_it_remembers_and_it_is_asked_again_after() {
         let forgetful = |node| if node == 2 { 2 } else { 1 };
@@ -291,8 +300,9 @@ mod tests {
         assert!(matches!(votes(recorded(4)).verdict(forgetful), Some(Ok(()))), "and three remember");
     }
 
-    /// Once a worker that woke up late recorded its result on the nodes that the new holder had not got: that holder was told
-    /// of by a majority, and yet the message was done by one node's word.
+    /// Regression test: a worker that resumed late recorded its result on nodes that had not granted the
+    /// new holder's claim. A majority named that holder, and yet the record of one node made the message
+    /// done.
     #[test]
     fn who_is_late_records_nothing_of_what_is_somebody_elses() {
         let (late, other) = (Owner::from_node("late"), Owner::from_node("other"));
@@ -318,12 +328,12 @@ mod tests {
         assert_eq!(found(&look(&[], 5, 6, Some(6))), "done");
         assert_eq!(found(&look(&[], 5, 6, None)), "superseded");
         assert_eq!(found(&look(&[(&other, 2)], 3, 5, None)), "unknown");
-        assert_eq!(found(&look(&[(&other, 2)], 5, 5, None)), "free", "an attempt, that may yet be told");
+        assert_eq!(found(&look(&[(&other, 2)], 5, 5, None)), "free", "an attempt on a minority");
         assert_eq!(found(&look(&[(&late, 3)], 5, 5, None)), "free");
         assert_eq!(
             found(&look(&[(&late, 2), (&other, 1)], 4, 5, None)),
             "free",
-            "nobody else can have three"
+            "no other worker can have three"
         );
         assert_eq!(found(&look(&[(&late, 2), (&other, 2)], 4, 5, None)), "unknown");
         assert_eq!(found(&look(&[], 3, 5, None)), "free");

@@ -1,4 +1,4 @@
-//! What becomes of a message that is given up.
+//! The dead-letter hook, and the hand-over of messages that are given up to it.
 
 use super::{Claim, ClaimHandle, ClaimOutcome, ClaimResult, Claims, DeadLettered};
 use crate::node::engine::{RESULT_MAX, cut};
@@ -8,17 +8,17 @@ use std::{fmt, sync::Arc};
 /// A message that is given up, for the dead-letter hook.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
-    /// The set of claims.
+    /// The name of the set of claims.
     pub set: Arc<str>,
     /// The message's id.
     pub id: Arc<str>,
-    /// How many attempts had begun.
+    /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The claim under which it is handed over: its token, and whether it is still ours.
+    /// The claim under which it is handed over: its token, and whether this worker still holds it.
     pub claim: ClaimHandle,
 }
 
-/// The hook.
+/// The hook, as a shared function that returns the note to record.
 #[derive(Clone)]
 pub(super) struct Hook(Arc<Take>);
 
@@ -52,14 +52,19 @@ impl fmt::Debug for Hook {
 }
 
 impl Claims {
-    /// Hands a message over under the claim that found its limit reached, and records that a hook has it. Without a hook
-    /// nothing is recorded: the next claim of a worker that has one hands it over.
+    /// Hands a message to the hook, under the claim that found its limit reached, and records that the hook
+    /// has taken it. Without a hook nothing is recorded: the next claim of a worker that has one hands the
+    /// message over.
     pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
         let (id, attempts, handle) = (Arc::clone(claim.id()), claim.attempt(), claim.handle());
         let mut poisoned = DeadLettered { attempts, at: None, note: "".into() };
         let Some(Hook(hook)) = &self.dead_letter else {
             if let Err(late) = claim.abandon().await {
-                tracing::warn!(set = &*self.set, id = &*id, "given up, and let go of: {late}");
+                tracing::warn!(
+                    set = &*self.set,
+                    id = &*id,
+                    "the message is given up, but its claim was not released: {late}"
+                );
             }
             return ClaimOutcome::DeadLettered(poisoned);
         };
@@ -72,7 +77,7 @@ impl Claims {
         match taken {
             Ok(note) => poisoned.note = note,
             Err(error) => {
-                // Dropping the claim frees it: the next one hands it over again.
+                // Dropping the claim frees the message: the next claim hands it over again.
                 tracing::warn!(set = &*self.set, id = &*id, "the dead-letter hook failed: {error}");
                 return ClaimOutcome::DeadLettered(poisoned);
             }

@@ -54,7 +54,7 @@ pub enum ClaimError {
 }
 
 impl ClaimError {
-    /// Returns whether only an operator, or other code, can fix it: trying again will not help.
+    /// Returns whether retrying will not help: an operator must act, or the code must change.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Acquire(error) => error.is_permanent(),
@@ -102,28 +102,28 @@ pub enum AbandonError {
     NoMajority(Report),
 }
 
-/// Why a message was not forgiven.
+/// The reason why a message was not reset.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResetError {
     /// The id or the settings cannot be used.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// A worker holds it: try again once that claim has ended.
+    /// A worker holds the message: try again once that claim has ended.
     #[error("the message is held by {}; try again once that has ended", named(.holder))]
     InProgress {
         /// The other worker.
         holder: Owner,
     },
-    /// It is done, and was not given up.
+    /// The message is done, not given up.
     #[error("the message is done, under token {}; there is nothing to forgive", .0.token)]
     AlreadyDone(DoneRecord),
-    /// Some nodes have not forgotten, and would still say that it is given up.
+    /// Some nodes have not been reset, and would still report the message as given up.
     #[error(
         "forgiven on {forgiven} nodes; the others may still say that it is given up, so try again: {report}"
     )]
     Partly {
-        /// How many have forgotten.
+        /// The number of nodes that have been reset.
         forgiven: usize,
         /// The outcome of each node.
         report: Report,
@@ -137,9 +137,9 @@ pub enum CompleteError {
     /// The result is too long to keep.
     #[error("the result has {length} bytes, at most {most} are kept; keep it elsewhere, and its name here")]
     TooLong {
-        /// How long it is.
+        /// The length of the result, in bytes.
         length: usize,
-        /// How long it may be.
+        /// The maximum length, in bytes.
         most: usize,
     },
     /// Another worker holds the message by now: the claim was lost before it was completed.
@@ -148,50 +148,51 @@ pub enum CompleteError {
         /// The other worker.
         holder: Owner,
     },
-    /// A later claim was made, and has ended: abandoned or expired.
+    /// A later claim was made, and has ended: it was abandoned or expired.
     #[error("a later claim was made on the message meanwhile; it may be handled again")]
     Superseded,
     /// A later claim has completed it.
     #[error("a later claim, token {}, has completed the message", .0.token)]
     AlreadyDone(DoneRecord),
-    /// Too few nodes recorded it. It may be handled again once the claim has expired. Where that had happened before, and too
-    /// few nodes said whose the message is, none was asked to record it.
+    /// Too few nodes recorded it. The message may be handled again once the claim has expired. If the claim
+    /// had expired before, and too few nodes reported the current owner, no node was asked to record it.
     #[error("the done record did not reach a majority: {0}")]
     NoMajority(Report),
 }
 
-/// Why a message was not processed.
+/// The reason why a message was not processed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError<E> {
-    /// There was no claim to be had: too few nodes, or a name that cannot be used.
+    /// The message could not be claimed: too few nodes answered, or its name cannot be used.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// Someone else was still handling it when the wait was over ([`Claims::once`](super::Claims::once)).
-    #[error("the message {id:?} is still being handled after {waited:?}, by {}", .holder.as_ref().map_or("somebody".to_owned(), named))]
+    /// Another worker was still handling the message when the wait was over
+    /// ([`Claims::once`](super::Claims::once)).
+    #[error("the message {id:?} is still being handled after {waited:?}, by {}", .holder.as_ref().map_or("another worker".to_owned(), named))]
     StillInProgress {
         /// The message's id.
         id: Arc<str>,
-        /// How long we waited.
+        /// The time that the caller was willing to wait.
         waited: Duration,
-        /// Who has it, where a majority names the same one.
+        /// The worker that holds it, if a majority names the same one.
         holder: Option<Owner>,
     },
-    /// It has been given up ([`Claims::once`](super::Claims::once)).
+    /// The message has been given up ([`Claims::once`](super::Claims::once)).
     #[error("the message {id:?} was given up after {attempts} attempts")]
     DeadLettered {
         /// The message's id.
         id: Arc<str>,
-        /// How many had begun.
+        /// The number of attempts that had begun.
         attempts: u32,
     },
     /// The handler failed. The message has been abandoned, and may be claimed again at once.
     #[error("the handler failed: {0}")]
     Handler(E),
-    /// The claim was lost while the handler ran, which has been dropped.
+    /// The claim was lost while the handler ran. The handler has been dropped.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
-    /// The handler succeeded, but that could not be recorded.
+    /// The handler succeeded, but the message could not be recorded as done.
     #[error("handled, but not recorded as done: {0}")]
     Complete(#[from] CompleteError),
 }

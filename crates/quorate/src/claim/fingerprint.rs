@@ -1,28 +1,30 @@
 use sha2::{Digest, Sha256};
 use std::{fmt, sync::Arc};
 
-/// The most bytes of a fingerprint.
+/// The maximum length of a fingerprint, in bytes.
 const BYTES_MAX: usize = 32;
-/// How many bytes of a hash are kept: two payloads of one id meet by chance once in 2^64 ids.
+/// The number of bytes of a hash that are kept: two payloads of one id collide by chance once in 2^64 ids.
 const HASH_BYTES: usize = 16;
 
-/// What tells one payload from another, kept with a claim and with its done record: the same id with another
-/// payload is an error. A few bytes, no secret: a payload that can be guessed can be recognized by it.
+/// A short digest that distinguishes payloads. It is kept with a claim and with its done record, so that
+/// the same id with another payload is an error. It is not a secret: a payload that can be guessed can be
+/// recognized by its fingerprint.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(Arc<str>);
 
 impl Fingerprint {
-    /// That of `payload`: the first 16 bytes of its SHA-256. All copies must give the same bytes for the same payload, so
-    /// what holds the time of sending, or a map in any order, is none.
+    /// Returns the fingerprint of `payload`: the first 16 bytes of its SHA-256. Every copy of a message
+    /// must give the same bytes for the same payload. A payload that contains the time of sending, or a map
+    /// in arbitrary order, is therefore not suitable.
     pub fn of(payload: &[u8]) -> Self {
         let hash = Sha256::digest(payload);
         Self(hex(hash.as_slice().get(..HASH_BYTES).unwrap_or_default()))
     }
 
-    /// A fingerprint of one's own: 1 to 32 bytes.
+    /// Creates a fingerprint from 1 to 32 bytes of the caller's choice.
     ///
     /// # Errors
-    /// [`FingerprintError`] where there are none, or more.
+    /// [`FingerprintError`] if there are no bytes, or more than 32.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FingerprintError> {
         if bytes.is_empty() || bytes.len() > BYTES_MAX {
             return Err(FingerprintError { length: bytes.len() });
@@ -30,12 +32,12 @@ impl Fingerprint {
         Ok(Self(hex(bytes)))
     }
 
-    /// What a node says.
+    /// Creates the fingerprint that a node reports.
     pub(super) fn from_node(text: &Arc<str>) -> Self {
         Self(Arc::clone(text))
     }
 
-    /// Its hexadecimal digits.
+    /// Returns its hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -57,7 +59,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Bytes that are no fingerprint.
+/// The error for bytes that cannot be a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the fingerprint has {length} bytes, and 1 to {BYTES_MAX} are kept with a claim; give a hash of the payload, or \

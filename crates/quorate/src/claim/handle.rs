@@ -36,9 +36,9 @@ pub struct Claim {
     id: Arc<str>,
     retention: Duration,
     payload: Option<Arc<str>>,
-    /// Whether it is held only to hand the message over.
+    /// True if it is held only to hand the message over.
     given_up: bool,
-    /// Whether it is counted and has not been given to a handler: if it is dropped now, the count is withdrawn.
+    /// True if it is counted and no handler has started: if it is dropped now, the count is withdrawn.
     not_started: bool,
 }
 
@@ -82,8 +82,8 @@ impl Claim {
     }
 
     /// Returns the number of this attempt on the message, from one. It is always one where neither
-    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not counted then. It may begin
-    /// anew after nodes lost their memory.
+    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not
+    /// counted then. It may start from one again after nodes lost their data.
     pub fn attempt(&self) -> u32 {
         self.handle.attempt()
     }
@@ -93,15 +93,15 @@ impl Claim {
         self.handle.clone()
     }
 
-    /// Returns the fencing token, whether or not the claim is still ours.
+    /// Returns the fencing token, whether or not this worker still holds the claim.
     pub fn token(&self) -> FencingToken {
         self.handle.token()
     }
 
-    /// Returns the fencing token, if the claim is ours at this moment.
+    /// Returns the fencing token, if this worker holds the claim at this moment.
     ///
     /// # Errors
-    /// [`LeaseLost`] once it is not.
+    /// [`LeaseLost`] once the claim has ended.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.handle.fencing_token()
     }
@@ -111,14 +111,14 @@ impl Claim {
     /// nothing if another worker holds the message by then.
     ///
     /// # Errors
-    /// [`CompleteError`]. Short of a majority the message may be handled again.
+    /// [`CompleteError`]. Without a majority the message may be handled again.
     ///
     /// # Cancel safety
     /// Dropping it leaves the message recorded on some nodes or on none; where on none, it is claimed until
     /// its TTL ends, and then free.
     pub async fn complete(self, result: &str) -> Result<Completed, CompleteError> {
         let mut verdict = complete(vec![self.ending(result)]).await;
-        // One went in, so one comes out.
+        // `complete` returns one result for each claim.
         verdict.pop().unwrap_or(Err(CompleteError::Superseded))
     }
 
@@ -141,8 +141,8 @@ impl Claim {
         abandon(&self.handle.lease).await
     }
 
-    /// As [`Claim::abandon`], for a message whose handler never started, as at a shutdown: the attempt does not count. A node
-    /// that is away may still count it.
+    /// Frees the message as [`Claim::abandon`] does, for a message whose handler never started, for
+    /// instance at a shutdown: the attempt does not count. A node that is unreachable may still count it.
     ///
     /// # Errors
     /// As of [`Claim::abandon`].
@@ -186,20 +186,20 @@ impl ClaimHandle {
         self.attempt
     }
 
-    /// Returns the fencing token, whether or not the claim is still ours.
+    /// Returns the fencing token, whether or not this worker still holds the claim.
     pub fn token(&self) -> FencingToken {
         self.lease.token()
     }
 
-    /// Returns the fencing token, if the claim is ours at this moment: pass it to the write that follows.
+    /// Returns the fencing token, if this worker holds the claim at this moment: pass it to the write that follows.
     ///
     /// # Errors
-    /// [`LeaseLost`] once it is not.
+    /// [`LeaseLost`] once the claim has ended.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.lease.fencing_token()
     }
 
-    /// Returns how long the claim is ours from now on if no extension succeeds.
+    /// Returns how long the claim remains valid if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.lease.remaining()
     }

@@ -1,4 +1,4 @@
-//! What is done to many claims at once.
+//! Batch operations on claims.
 
 use super::{
     AbandonError, Claim, CompleteError, Completed,
@@ -8,16 +8,17 @@ use super::{
 use futures_util::{StreamExt, future::join_all, stream};
 use std::sync::Arc;
 
-/// [`Claim::complete`] for each, with its result: they travel together, a few script calls a node. A verdict for each id,
-/// in their order.
+/// Completes each claim with its result, as [`Claim::complete`] does. The claims are sent together, in a
+/// few script calls for each node. Returns a result for each id, in their order.
 ///
 /// # Cancel safety
-/// As of [`Claim::complete`]: dropping it leaves some recorded; what was not yet begun is abandoned.
+/// As of [`Claim::complete`]: dropping it leaves some messages recorded. Claims whose completion has not
+/// begun are abandoned.
 pub async fn complete_many<R: AsRef<str>>(
     claims: impl IntoIterator<Item = (Claim, R)>,
 ) -> Vec<(Arc<str>, Result<Completed, CompleteError>)> {
     let claims: Vec<(Claim, R)> = claims.into_iter().collect();
-    // Those of one quorum travel together.
+    // Claims of one quorum are sent together.
     let runs = claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b));
     let chunks: Vec<_> = runs
         .flat_map(|run| run.chunks(CHUNK))
@@ -28,10 +29,11 @@ pub async fn complete_many<R: AsRef<str>>(
     ids.zip(ended.into_iter().flatten()).collect()
 }
 
-/// [`Claim::abandon`] for each: they travel together. A verdict for each id, in their order.
+/// Abandons each claim, as [`Claim::abandon`] does. The claims are sent together. Returns a result for each
+/// id, in their order.
 ///
 /// # Cancel safety
-/// Every one of them is abandoned, whether or not this is waited for.
+/// Dropping it still abandons every claim.
 pub async fn abandon_many(
     claims: impl IntoIterator<Item = Claim>,
 ) -> Vec<(Arc<str>, Result<(), AbandonError>)> {

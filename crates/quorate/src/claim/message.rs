@@ -2,10 +2,11 @@ use super::Fingerprint;
 use crate::node::NameError;
 use std::{borrow::Cow, sync::Arc};
 
-/// Which message, and, if it is to be told from others of the same id, what is in it.
+/// The id of a message, with an optional fingerprint of its payload that detects another payload under the
+/// same id.
 ///
-/// Made from a text by itself: `claims.claim("order-1")`. An id has 1 to 512 bytes of UTF-8, without braces and
-/// control characters; what else is refused when it is claimed, with the reason.
+/// A string converts to an id: `claims.claim("order-1")`. An id has 1 to 512 bytes of UTF-8, without braces
+/// and control characters. Any other id is refused when it is claimed, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageId<'a> {
     id: Cow<'a, str>,
@@ -13,15 +14,15 @@ pub struct MessageId<'a> {
 }
 
 impl<'a> MessageId<'a> {
-    /// The message `id`.
+    /// Creates the id from a string.
     pub fn new(id: impl Into<Cow<'a, str>>) -> Self {
         Self { id: id.into(), payload: None }
     }
 
-    /// The message whose id is these bytes of UTF-8.
+    /// Creates the id from bytes of UTF-8.
     ///
     /// # Errors
-    /// [`NameError`] where they are not UTF-8: an id of bytes may be given in hexadecimal digits, say.
+    /// [`NameError`] if they are not UTF-8. Binary ids can be given in hexadecimal digits, for instance.
     pub fn from_utf8(id: &'a [u8]) -> Result<Self, NameError> {
         match std::str::from_utf8(id) {
             Ok(id) => Ok(Self::new(id)),
@@ -29,17 +30,18 @@ impl<'a> MessageId<'a> {
         }
     }
 
-    /// The same, with the fingerprint of this payload: the same id with another is an error from now on.
+    /// Adds the fingerprint of this payload. From the first claim on, the same id with another payload is
+    /// an error.
     pub fn payload(self, payload: &[u8]) -> Self {
         self.fingerprint(Fingerprint::of(payload))
     }
 
-    /// The same, with this fingerprint of its payload.
+    /// Adds this fingerprint of its payload.
     pub fn fingerprint(self, payload: Fingerprint) -> Self {
         Self { payload: Some(payload), ..self }
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }

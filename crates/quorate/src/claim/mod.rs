@@ -1,69 +1,85 @@
-//! Claims: every copy sees a message, one handles it.
+//! Claims on messages: several workers may receive the same message, and one of them handles it.
 //!
 //! # What is not guaranteed
 //!
-//! A claim alone does not make an effect happen exactly once: a worker may be paused after its last look and
-//! act when another has the claim. Compare [`Claim::fencing_token`]'s token in the sink's own transaction. A done
-//! record that reached a bare majority does not survive the loss of one of those nodes, nor any the restarts of
-//! a majority, one after the other, that keep nothing (a rolling restart): nobody writes it again. After its
-//! retention a message is as new. Who is told that a message is done may hear of a minority's older record. Who completes after
-//! its claim has run out looks first whose the message is; where another claims it in that very moment, its record may stand
-//! on nodes that the other has not got.
+//! A claim alone does not make an effect happen exactly once. A worker may be paused after its last check,
+//! and act when another worker has the claim. Compare the token of [`Claim::fencing_token`] in the sink's
+//! own transaction.
 //!
-//! More attempts than [`Claims::max_attempts`] may begin where nodes forgot their counts. An attempt whose handler never began
-//! is taken back, except where its worker died just then, lost the claim, did not hear from a node, or dropped the call before that: such a one counts.
-//! Whether a payload is another is known from the moment an attempt began on a majority, for the retention: of two that
-//! race, one may be told *in progress* first. A forgiven message may be told to be given up by a node that was away.
+//! A done record on a bare majority does not survive the loss of one of those nodes. No done record
+//! survives when a majority of nodes restart one after the other without keeping their data (a rolling
+//! restart): no worker writes the record again. After its retention a message counts as new. A claim that
+//! reports a message as done may return an older record that only a minority of the nodes stores.
+//!
+//! Completing an expired claim first checks the current owner. If another worker claims the message at that
+//! very moment, the late worker's record may be stored on nodes that did not grant the new claim.
+//!
+//! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. The count of an
+//! attempt whose handler never started is withdrawn. The attempt stays counted if its worker crashed at
+//! that moment, lost the claim, got no answer from a node, or dropped the call before that answer.
+//!
+//! A different payload under the same id is detected from the moment an attempt began on a majority until
+//! the retention ends. If two workers race, one may get *in progress* first. After a
+//! [reset](Claims::reset), a node that was unreachable at the time may still report the message as given
+//! up.
 //!
 //! # States
 //!
-//! | a message is … | and a claim on it gives |
+//! | state of the message | outcome of a claim on it |
 //! | --- | --- |
-//! | free (new, abandoned, or its worker is gone) | [`ClaimOutcome::Claimed`]: ours until we complete, abandon, or lose it |
-//! | claimed | [`ClaimOutcome::InProgress`]: someone else's; when to look again |
-//! | done | [`ClaimOutcome::Done`]: when, and with its small result, for the retention |
-//! | poisoned | [`ClaimOutcome::DeadLettered`]: given up after so many attempts, handed to the dead-letter hook |
+//! | free (new, abandoned, or its worker is gone) | [`ClaimOutcome::Claimed`]: this worker's until it completes, abandons or loses the claim |
+//! | claimed | [`ClaimOutcome::InProgress`]: another worker holds it; includes when to try again |
+//! | done | [`ClaimOutcome::Done`]: its time and its small result, until the retention ends |
+//! | dead-lettered | [`ClaimOutcome::DeadLettered`]: given up at the attempt limit, and handed to the dead-letter hook |
 //!
-//! A claim is a lease that the keeper extends while its handler runs, thousands in few calls. Any *done* in the answers wins
-//! over any number of grants; of two *done* records the one with the higher token stands. It is signed by its owner: who
-//! comes late neither completes nor abandons what another holds, and is told who does ([`CompleteError::TakenOver`],
-//! [`AbandonError::TakenOver`]). [`Claims::inspect`] looks, [`Claims::reset`] has a message begin anew.
+//! A claim is a lease that the renewer extends while the handler runs; it extends thousands in few calls.
+//! Any done record in the replies overrules any number of grants. Of two done records, the one with the
+//! higher token is valid.
+//!
+//! Each claim carries its owner's token. A late worker can neither complete nor abandon a message that
+//! another worker holds; the error names that worker ([`CompleteError::TakenOver`],
+//! [`AbandonError::TakenOver`]). [`Claims::inspect`] reads the state of a message. [`Claims::reset`] makes
+//! it count as new.
 //!
 //! # Attempts
 //!
-//! With [`Claims::max_attempts`] (or a payload's fingerprint) an attempt begins only once a majority has counted it: one more
-//! round trip, which a batch shares. The rule and what it rests on: [`claim::attempts`](crate::claim::attempts). What is
-//! abandoned, dropped or lost counts; what is [given back](Claim::give_back) before its handler began does not. At the
-//! limit the next claim *holds* the message to hand it over, so that one worker does, and the next one if that dies.
+//! With [`Claims::max_attempts`] or a payload's fingerprint, an attempt begins only once a majority has
+//! counted it. This takes one more round trip, which a batch shares.
+//! [`claim::attempts`](crate::claim::attempts) describes the rule and its reasons. An attempt that is
+//! abandoned, dropped or lost counts. An attempt that is [cancelled before its handler
+//! started](Claim::cancel_before_start) does not. At the limit, the next claim *holds* the message while it
+//! is handed to the dead-letter hook, so that only one worker hands it over. If that worker crashes, the
+//! next claim does it.
 //!
 //! # Payloads and idempotency keys
 //!
-//! A [`MessageId`] may come with a [`Fingerprint`] of its payload: the same id with another is [`ClaimError::OtherPayload`],
-//! while it is claimed, free again, or done. [`Claims::once`] is for an idempotency key: a duplicate waits for the first one's
-//! end and gets its result.
+//! A [`MessageId`] may carry a [`Fingerprint`] of its payload. The same id with another fingerprint is
+//! [`ClaimError::OtherPayload`], whether the message is claimed, free again, or done. [`Claims::once`] is
+//! for idempotency keys: a duplicate call waits until the first one ends, and gets its result.
 //!
 //! # Batches
 //!
-//! [`Claims::claim_many`] and [`complete_many`] send 256 ids at a time, two such batches side by side, and [`abandon_many`] one
-//! after the other; in script calls of 64 at most. A bad id refuses the whole batch before anything is claimed; all else is a
-//! verdict of its own.
+//! [`Claims::claim_many`] and [`complete_many`] send chunks of 256 ids, two chunks at a time.
+//! [`abandon_many`] sends one chunk after the other. A script call carries at most 64 ids. One invalid id
+//! refuses the whole call before anything is claimed. Every other failure affects only its own id.
 //!
 //! # Size
 //!
-//! Measured by MEMORY USAGE on redis-server 7.0.15, for ids of 36 characters in a set of six, a worker's name of nine; bytes on
-//! *each* node, where all of a claim stands under one key. An entry of the server's tables (about 60 bytes a key) comes on top.
+//! Measured with MEMORY USAGE on redis-server 7.0.15, for ids of 36 characters in a set whose name has six,
+//! and a worker name of nine. The figures are bytes on *each* node, where one key stores all data of a
+//! claim. The server's own tables add about 60 bytes for each key.
 //!
-//! | a message that is … | bytes |
+//! | state of the message | bytes |
 //! | --- | --- |
 //! | claimed, with or without attempts counted | 216 |
 //! | claimed, with a fingerprint | 264 |
-//! | abandoned, until its counter or the count ends | 152, counted 168, with a fingerprint 200 |
+//! | abandoned, until its counter or its attempt count expires | 152, with attempts counted 168, with a fingerprint 200 |
 //! | done, with a result of up to 20 bytes | 168 |
 //! | done, with a fingerprint and a result of 100 bytes | 296 |
 //! | done, with a result of 1 KiB | 1,384 |
-//! | poisoned, without a note | 152 |
+//! | dead-lettered, without a note | 152 |
 //!
-//! A million done messages a day, kept for a day, are 228 MB on each server, tables included.
+//! A million done messages a day, each kept for a day, take 228 MB on each server, including its tables.
 
 mod abandon;
 #[doc(hidden)]

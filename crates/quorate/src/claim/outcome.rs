@@ -20,7 +20,7 @@ pub enum ClaimOutcome {
     },
     /// It has been handled.
     Done(Done),
-    /// As many attempts as are allowed have begun, and none has completed it: it is given up.
+    /// The attempt limit is reached and no attempt has completed it: the message is given up.
     DeadLettered(DeadLettered),
 }
 
@@ -104,7 +104,7 @@ pub struct IdempotentResult {
     pub result: Arc<str>,
     /// The time at which it was recorded.
     pub at: WallTime,
-    /// Whether the handler ran here, for this call.
+    /// True if the handler ran here, for this call.
     pub first: bool,
 }
 

@@ -45,9 +45,10 @@ impl Claims {
         }
     }
 
-    /// As [`Claims::process`], for an idempotency key: every caller gets the result of the first caller's handler. A caller that
-    /// comes while it runs waits for its end, for `wait` at most; if it fails, the next waiting caller runs its own handler. The
-    /// handler's own time is not limited by `wait`.
+    /// Processes a message as [`Claims::process`] does, for an idempotency key: every caller gets the
+    /// result of the first caller's handler. A caller that arrives while that handler runs waits for its
+    /// end, for `wait` at most. If the handler fails, the next waiting caller runs its own. `wait` does not
+    /// limit the time of a handler.
     ///
     /// Of a result over 1 KiB only the beginning is kept, and returned to every caller, the first one included.
     ///
@@ -122,7 +123,7 @@ impl Claims {
         };
         match handled {
             Ok(result) => {
-                // A result that is too long is cut: an error here would have the work done again.
+                // A result that is too long is cut: an error here would cause the work to be repeated.
                 let result = cut(result.text(), RESULT_MAX);
                 let completed = claim.complete(result).await?;
                 Ok((result.into(), completed.at))

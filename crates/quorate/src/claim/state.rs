@@ -1,4 +1,4 @@
-//! What stands of a message, and what an operator may do about it.
+//! Inspecting the stored state of a message, and resetting it.
 
 use super::{ClaimError, Claims, DeadLettered, Done, Fingerprint, ResetError};
 use crate::{
@@ -8,26 +8,28 @@ use crate::{
 };
 use std::time::Duration;
 
-/// What stands of a message, by the word of a majority at one moment. By the time it is read it may be past.
+/// The state of a message, as a majority of nodes reported it at one moment. It may have changed by the
+/// time it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimState {
-    /// Nobody holds it: new, abandoned, or its worker is gone.
+    /// No worker holds it: it is new, was abandoned, or its worker is gone.
     Free {
-        /// How many attempts have begun, where they are counted. At the limit the next claim hands it over.
+        /// The number of attempts that have begun, if they are counted. At the limit, the next claim hands it
+        /// over.
         attempts: u32,
-        /// The fingerprint of its payload, where it was given one.
+        /// The fingerprint of its payload, if one was given.
         payload: Option<Fingerprint>,
     },
-    /// Someone is handling it, or about to.
+    /// A worker is handling it, or is about to.
     Claimed {
-        /// Who, where a majority names the same one.
+        /// The worker, if a majority names the same one.
         by: Option<Owner>,
-        /// For how long yet, if it is not extended.
+        /// The remaining time of the claim if it is not extended.
         remaining: Option<Duration>,
-        /// How many attempts have begun, this one among them, where they are counted.
+        /// The number of attempts that have begun, including this one, if they are counted.
         attempts: u32,
-        /// The fingerprint of its payload, where it was given one.
+        /// The fingerprint of its payload, if one was given.
         payload: Option<Fingerprint>,
     },
     /// It has been handled.
@@ -37,10 +39,10 @@ pub enum ClaimState {
 }
 
 impl Claims {
-    /// What stands of the message `id`.
+    /// Returns the state of the message `id`.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id that cannot be used, and where too few nodes answered.
+    /// [`ClaimError`] if the id cannot be used, or if too few nodes answered.
     ///
     /// # Cancel safety
     /// Safe: it changes nothing.
@@ -62,15 +64,16 @@ impl Claims {
         Ok(ClaimState::Claimed { by: look.holder.map(|holder| holder.owner), remaining, attempts, payload })
     }
 
-    /// Lifts that a message was given up, and forgets how many attempts have begun on it and the fingerprint of its
-    /// payload: it is as new. Refused while somebody holds it, and where it is done.
+    /// Makes a message count as new: removes the record that it was given up, the count of its attempts,
+    /// and the fingerprint of its payload. Refused while a worker holds the message, and if it is done.
     ///
     /// # Errors
-    /// [`ResetError`]. Every node must have forgotten: one that has not would still say that it is given up, so where one is
-    /// away this is [`ResetError::Partly`], and to be repeated.
+    /// [`ResetError`]. Every node must confirm, since a node that has not been reset would still report the
+    /// message as given up. If a node is unreachable the result is [`ResetError::Partly`]: call it again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves it forgiven on some nodes, all, or none; repeating it goes on from there.
+    /// Dropping it leaves the message reset on all nodes, some, or none. Calling it again continues from
+    /// there.
     pub async fn reset(&self, id: &str) -> Result<(), ResetError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
         let keep = self.params()?.keep;

@@ -24,7 +24,7 @@ const HOST_MAX: usize = 64;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
-    /// The name of this worker in owner tokens, so that a token tells who leads. Default the host's name and the process id,
+    /// The name of this worker in owner tokens, so that a token identifies the leader. Default the host's name and the process id,
     /// `HOST-PID`.
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.

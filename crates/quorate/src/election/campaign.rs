@@ -1,6 +1,7 @@
 use super::{
     Election, ElectionError, ElectionEvent, Term,
     end::{End, Failure, LedTerm, WorkResult},
+    log_limit::LogLimit,
     restart::{Failures, OnError},
     tend::tend,
     term::TermGuard,
@@ -8,7 +9,6 @@ use super::{
 use crate::{
     env::Env,
     lease::{AcquireError, Inspection, Lease, StepDownCause},
-    log_limit::LogLimit,
     sabotage::Sabotage,
 };
 use futures_util::{
@@ -24,8 +24,21 @@ use std::{
 
 /// The pause of a candidate after an error that only an operator can fix.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// The time between two looks of a candidate that may not campaign yet.
+/// The time between two checks of a candidate that may not campaign yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Election {
+    /// Runs `work` on one copy of the group at a time. Nothing happens until the campaign is awaited, by itself or with
+    /// [`Campaign::until`]. Work that fails is restarted after a pause, on this copy or another, unless the election
+    /// [ends on an error](Election::end_on_error).
+    pub fn run<W, F, E>(&self, work: W) -> Campaign<W>
+    where
+        W: FnMut(Term) -> F + Send,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        Campaign { election: self.clone(), work }
+    }
+}
 
 /// A candidate with its work, made by [`Election::run`].
 ///
@@ -42,7 +55,8 @@ impl<W> fmt::Debug for Campaign<W> {
     }
 }
 
-/// Campaigns without an end of its own: see [`Campaign::until`]. It ends with an error only, as when the quorum is closed.
+/// Campaigns without an end of its own: see [`Campaign::until`]. It ends only with an error, for example when the
+/// quorum is closed.
 ///
 /// An error of the work that is not `Send`, such as `Box<dyn Error>`, cannot be awaited in this way. Use
 /// `Box<dyn Error + Send + Sync>`, or [`Campaign::until`] with [`std::future::pending`].
@@ -60,20 +74,14 @@ where
     }
 }
 
-impl<W> Campaign<W> {
-    pub(super) fn new(election: Election, work: W) -> Self {
-        Self { election, work }
-    }
-}
-
 impl<W, F, E> Campaign<W>
 where
     W: FnMut(Term) -> F + Send,
     F: Future<Output = Result<(), E>> + Send + 'static,
     E: Display + 'static,
 {
-    /// Campaigns, leads, and campaigns again, until `shutdown` completes, with whatever output: that of
-    /// `tokio::signal::ctrl_c()` will do. See [what ends a term](crate::election#what-ends-a-term).
+    /// Campaigns, leads, and campaigns again, until `shutdown` completes. The output of `shutdown` may be of any
+    /// type, such as that of `tokio::signal::ctrl_c()`. See [what ends a term](crate::election#what-ends-a-term).
     ///
     /// # Errors
     /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, for a closed quorum, and where only an

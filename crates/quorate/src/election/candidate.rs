@@ -1,6 +1,6 @@
 use super::{
-    Campaign, ElectionEvent, ElectionEvents, Leader, Observer, Term, events::EventBroadcast,
-    known_leader::KnownLeader, restart::OnError,
+    ElectionEvent, ElectionEvents, Leader, Observer, Term, events::EventBroadcast, known_leader::KnownLeader,
+    restart::OnError,
 };
 use crate::{
     lease::{Health, LeaseOptions, Lock, lease_options},
@@ -205,17 +205,6 @@ impl Election {
     /// [`NameError`] where the group's name cannot be used.
     pub fn observe(&self) -> Result<Observer, NameError> {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
-    }
-
-    /// Runs `work` on one copy of the group at a time. Nothing happens until the campaign is awaited, by itself or with
-    /// [`Campaign::until`]. Work that fails is restarted after a pause, on this copy or another, unless the election
-    /// [ends on an error](Election::end_on_error).
-    pub fn run<W, F, E>(&self, work: W) -> Campaign<W>
-    where
-        W: FnMut(Term) -> F + Send,
-        F: Future<Output = Result<(), E>> + Send + 'static,
-    {
-        Campaign::new(self.clone(), work)
     }
 
     /// Returns the lock that the leader holds. Each attempt that finds another leader notes it.

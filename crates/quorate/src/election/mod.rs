@@ -64,6 +64,7 @@ mod end;
 mod error;
 mod events;
 mod known_leader;
+mod log_limit;
 mod observer;
 mod resign;
 mod restart;

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time between two looks of an observer.
+/// The time between two requests of an observer.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Watches the leadership of a group, without campaigning. What it reports was true a moment ago.
@@ -36,7 +36,7 @@ impl Observer {
         Self { quorum, resource, last: None, has_looked: false }
     }
 
-    /// Asks the nodes who leads.
+    /// Asks the nodes for the leader.
     ///
     /// # Errors
     /// [`InspectError`] where fewer than a majority answered.

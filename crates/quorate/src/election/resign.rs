@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The most bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
-/// The time between two looks whether the leader has resigned.
+/// The time between two checks whether the leader has resigned.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The time for which a successor is awaited after that.
 const SUCCESSOR: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! One attempt on one or many resources: acquire, raise, hand over to the keeper.
+//! One attempt to acquire one or many resources: acquire, raise the fencing counters, hand the leases over to the
+//! renewer.
 
 use crate::{
     lease::{
@@ -33,12 +34,12 @@ impl<D: RoundData> AttemptResult<D> {
     }
 }
 
-/// How often an attempt is made again because the votes were split.
+/// The most repetitions of an attempt that was lost because the votes were split.
 const SPLITS_MAX: u32 = 8;
-/// How long to wait before that, at most, the first time; longer each time.
+/// The upper bound of the random pause before the first repetition. Before the n-th repetition it is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Attempts `resource` once, from the place in its queue that `ticket` signs.
+/// Attempts to acquire `resource` once, from the place in its queue that `ticket` identifies, if there is one.
 pub(crate) async fn attempt(
     inner: &Arc<QuorumInner>,
     resource: &Resource,
@@ -50,7 +51,7 @@ pub(crate) async fn attempt(
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
-/// Attempts to turn a writer's lease, which has ended, into a reader's on the same terms.
+/// Attempts to turn a writer's lease, which has ended, into a reader's lease with the same parameters.
 pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
     let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
     let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
@@ -59,13 +60,14 @@ pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> Attemp
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
-/// Attempts every one of `resources`, in one batch a node; the outcomes are in their order.
+/// Attempts to acquire each of `resources`, in one batch per node. The results are in the order of `resources`.
 ///
-/// Attempts made at one moment may split the votes between them, so that all are lost and nobody holds. Such
-/// an attempt is made again after a moment, until it is won, or a majority names who won.
+/// Concurrent attempts may split the votes, so that each of them is lost and no client holds the lease. Such an
+/// attempt is repeated after a random pause, until it is won or a majority names the holder, but at most `SPLITS_MAX`
+/// times.
 ///
 /// # Cancel safety
-/// Dropping it releases what was won and what may yet be granted.
+/// Dropping it releases every lease that was won or may yet be granted.
 pub(crate) async fn attempt_each(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],
@@ -77,7 +79,7 @@ pub(crate) async fn attempt_each(
 /// Does the same as [`attempt_each`]; each round also collects `data`.
 ///
 /// # Cancel safety
-/// Dropping it releases what was won and what may yet be granted.
+/// Dropping it releases every lease that was won or may yet be granted.
 pub(crate) async fn attempt_each_with<D: RoundData>(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],
@@ -103,15 +105,15 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
     all
 }
 
-/// What an attempt asks the nodes for.
+/// The kind of request with which an attempt begins.
 enum Opening {
-    /// What is free, perhaps from a place in its queue.
+    /// Acquire a free resource, from a place in its queue if there is a ticket.
     Acquire(Option<Owner>),
-    /// A reader's lease in place of this writer's.
+    /// Replace this writer's lease by a reader's lease.
     Downgrade(Owner, FencingToken),
 }
 
-/// Attempts that travel together.
+/// Attempts whose requests are sent together, in one batch per node.
 struct Round<'a, D: RoundData> {
     inner: &'a Arc<QuorumInner>,
     params: LeaseParams,
@@ -122,7 +124,8 @@ struct Round<'a, D: RoundData> {
     open: usize,
 }
 
-/// One resource's part. Dropped before the keeper has it, it posts the releases behind its own requests.
+/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it posts releases behind
+/// its own requests.
 struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
@@ -133,15 +136,15 @@ struct Attempt<D: RoundData> {
 }
 
 enum Step {
-    /// Votes on the acquire are coming in.
+    /// Waiting for votes on the acquire request.
     Acquiring,
-    /// A majority granted; votes on raising it to `token` are coming in, `waiting` of them yet.
+    /// A majority granted. Waiting for `waiting` more votes on raising the counters to `token`.
     Raising { token: FencingToken, waiting: usize },
     /// Won, with this token.
     Won(FencingToken),
     /// Lost, and released.
     Lost,
-    /// The keeper's.
+    /// Adopted by the renewer.
     Adopted,
 }
 
@@ -216,7 +219,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         while self.open > 0 {
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
-                // Every post is answered, so every attempt is settled before this channel runs dry.
+                // Every request is answered, so every attempt is settled before this channel closes.
                 Some(vote) = self.votes.recv() => self.on_vote(&vote),
             }
         }
@@ -231,7 +234,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
         attempt.tally.count(vote);
         if attempt.tally.verdict() == Verdict::Won {
-            // A node that forgot since its grant must not be part of the majority.
+            // A node that may have lost its memory since its grant must not count for the majority.
             attempt.tally.forget_unless(|node, epoch| pool.epoch(node) == epoch);
         }
         match attempt.tally.verdict() {
@@ -244,12 +247,13 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// A majority granted: its largest counter is the token, once a majority has it.
+    /// Settles the fencing token after a majority has granted: the largest counter of the grants, once a majority has
+    /// it.
     fn settle_token(&mut self, ticket: u64) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
         if self.params.mode == Mode::Shared {
-            // Readers are not counted.
+            // Readers have no fencing counter.
             attempt.step = Step::Won(FencingToken::default());
             self.open -= 1;
             return;
@@ -291,8 +295,8 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Gives what was won to the keeper. No await point: a caller that goes away before has released, after
-    /// owns a lease whose drop releases.
+    /// Hands the won leases over to the renewer. There is no await point: a future that is dropped before this call
+    /// releases the leases, and after it the caller owns leases that release on drop.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
@@ -339,7 +343,7 @@ impl<'a, D: RoundData> Round<'a, D> {
     }
 }
 
-/// The candidate for the fencing token.
+/// Returns the candidate for the fencing token.
 fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToken {
     if inner.config().sabotaged(Sabotage::RelicsTrusted) {
         return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
@@ -347,8 +351,8 @@ fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToke
     tally.candidate(inner.config().quarantine())
 }
 
-/// Whether an attempt was lost to a holder rather than to absent nodes: `Lost` after enough grants counts as
-/// contended too, since trying again is what helps.
+/// Returns whether an attempt was lost to a holder rather than to absent nodes. An attempt that was lost after a
+/// majority of grants counts as contended too, since trying again can help.
 pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()

@@ -7,25 +7,25 @@ use std::{
 const ENDED: u64 = 0;
 const UNTOLD: u8 = 0;
 
-/// Why the holder of a lease was told to stop.
+/// The reason why the holder of a lease was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum StepDownCause {
-    /// Too few nodes extended it in time, or nobody was to extend it.
+    /// Too few nodes extended the lease in time, or it was not extended automatically.
     NotExtended = 1,
-    /// It has been held for as long as was said.
+    /// The lease reaches its longest holding time, `max_hold`.
     MaxHold,
-    /// The health check said no, or the heart fell silent.
+    /// The health check returned false, or the heartbeat stopped.
     Unhealthy,
-    /// It was released, transferred or dropped, or the quorum closed.
+    /// The lease was released, transferred or dropped, or the quorum was closed.
     Released,
 }
 
-/// What the handle and the keeper of one lease share. A look is one load and one clock read.
+/// The deadline of one lease, shared by its handle and the renewer. A check costs one atomic load and one clock read.
 ///
-/// Whoever looks after the deadline *ends* the lease: a later extension cannot revive what someone has seen
-/// ended, because both go through the same compare-and-swap.
+/// The first check after the deadline *ends* the lease. A later extension cannot revive a lease that a check has
+/// found ended, because both go through the same compare-and-swap.
 #[derive(Debug)]
 pub(crate) struct LeaseDeadline {
     /// The end of validity as it was granted, before any extension.
@@ -33,7 +33,7 @@ pub(crate) struct LeaseDeadline {
     /// The nodes that may have granted the lease then, each with whether it had replied so.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
-    /// Why the work was told to stop; set before it is.
+    /// The reason why the work was asked to stop. It is set before the work is asked.
     why: AtomicU8,
     pub(crate) step_down: Signal,
     pub(crate) lost: Signal,
@@ -66,7 +66,7 @@ impl LeaseDeadline {
         self.granted_until
     }
 
-    /// How long the lease is valid from `now` on; `None` once it has ended.
+    /// Returns how long the lease is valid from `now` on; `None` once it has ended.
     pub(crate) fn remaining(&self, now: BootTime) -> Option<Duration> {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
@@ -84,7 +84,8 @@ impl LeaseDeadline {
         }
     }
 
-    /// Moves the deadline, either way; `false` where the lease had ended, or ends by this.
+    /// Moves the deadline, to an earlier or a later time. Returns `false` if the lease had ended, or ends by this
+    /// call.
     pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
@@ -99,20 +100,20 @@ impl LeaseDeadline {
         }
     }
 
-    /// Notes why the work is told to stop. The first cause stands.
+    /// Records why the work is asked to stop. Only the first cause is kept.
     pub(crate) fn tell_why(&self, cause: StepDownCause) {
-        // Whoever was first has said it.
+        // An error means that a cause has been recorded before.
         let _ = self.why.compare_exchange(UNTOLD, cause as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Why the work was told to stop, once it was.
+    /// Returns the reason why the work was asked to stop; `None` until it is.
     pub(crate) fn why(&self) -> Option<StepDownCause> {
         use StepDownCause::{MaxHold, NotExtended, Released, Unhealthy};
         let told = self.why.load(Ordering::Acquire);
         [NotExtended, MaxHold, Unhealthy, Released].into_iter().find(|cause| *cause as u8 == told)
     }
 
-    /// Ends the lease. Called before the first message of a release leaves.
+    /// Ends the lease. Must be called before the first message of a release is sent.
     pub(crate) fn end(&self) {
         self.valid_until.store(ENDED, Ordering::Release);
     }

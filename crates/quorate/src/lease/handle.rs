@@ -197,7 +197,7 @@ impl Lease {
         self.inner.command(RenewerCommand::Limit { id: self.id, until, heartbeat });
     }
 
-    /// Ends the lease, then posts its release: no message of the release leaves before the lease has ended. A second call has no
+    /// Ends the lease, then posts its release: no message of the release is sent before the lease has ended. A second call has no
     /// effect.
     pub(crate) fn post_release(&self, reply: Option<ReplyTo>) {
         if !self.inner.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
@@ -206,7 +206,7 @@ impl Lease {
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
-    /// Ends the lease, then has the renewer do something else with its keys than free them.
+    /// Ends the lease, then sends the renewer a command that handles its keys in another way than a release.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
         self.deadline.end();
         self.inner.command(command(self.id));

@@ -9,17 +9,16 @@ use std::{
     time::Duration,
 };
 
-/// A sign of life that a worker gives while it gets on: with [`Lock::renew_while_beating`] a lease is extended
-/// only while the last beat, or the beginning of the lease, is younger than the longest silence. Clones are the
-/// same heart.
+/// A sign of progress in a worker's work. With [`Lock::renew_while_beating`] a lease is extended only while the
+/// last beat, or the beginning of the lease, is no older than the longest silence. Clones share one heartbeat.
 ///
-/// Beat where work gets *done*, not from a timer of its own: a timer beats on while the work hangs. Leases are extended
-/// on a task of their own. Without a heart, a holder whose task blocks its thread (a write to a pipe that is full, a
-/// file system that hangs, a mutex) keeps its lease for as long as the runtime has another thread.
+/// Call [`Heartbeat::beat`] where work gets *done*, not from a timer of its own: a timer beats on while the work
+/// hangs. Leases are extended on a separate task. Without a heartbeat, a holder whose task blocks its thread (a write
+/// to a full pipe, a file system that hangs, a mutex) keeps its lease for as long as the runtime has another thread.
 ///
-/// Extensions stop when the silence is longer than `max_silence`, and the lease ends by its TTL after the last one.
-/// A third of the TTL, the time between two extensions, is a good silence. A shorter one sees false alarms on a busy
-/// machine: each costs an extension, and the next beat makes up for it.
+/// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the TTL of its
+/// last extension is over. A third of the TTL, the time between two extensions, is a good value. A shorter one leads
+/// to false alarms on a busy machine: each delays an extension, which is sent after the next beat.
 ///
 /// See [`Lock::renew_while_beating`], [`Election::renew_while_beating`] and [`Scheduler::renew_while_beating`].
 ///
@@ -38,23 +37,24 @@ struct HeartbeatState {
 }
 
 impl Heartbeat {
-    /// A heart that may be silent for `max_silence`. `env` is the quorum's: [`Quorum::env`](super::Quorum::env).
+    /// Returns a heartbeat that may be silent for `max_silence`. `env` is the quorum's:
+    /// [`Quorum::env`](crate::quorum::Quorum::env).
     pub fn new(env: &Env, max_silence: Duration) -> Self {
         let last = AtomicU64::new(env.now().as_nanos());
         Self(Arc::new(HeartbeatState { env: env.clone(), max_silence, last }))
     }
 
-    /// The work gets on. One clock read and one store.
+    /// Reports that the work makes progress. It costs one clock read and one atomic store.
     pub fn beat(&self) {
         self.0.last.fetch_max(self.0.env.now().as_nanos(), Ordering::AcqRel);
     }
 
-    /// How long it may be silent.
+    /// Returns the longest time between two beats.
     pub fn max_silence(&self) -> Duration {
         self.0.max_silence
     }
 
-    /// Whether the last beat is younger than the longest silence.
+    /// Returns whether the last beat is no older than the longest silence.
     pub fn is_beating(&self) -> bool {
         self.beats(BootTime::default(), self.0.env.now())
     }
@@ -65,7 +65,7 @@ impl Heartbeat {
     }
 }
 
-/// What an extension waits for.
+/// The condition of an extension.
 #[derive(Clone)]
 pub(crate) enum Health {
     Check(Arc<dyn Fn() -> bool + Send + Sync>),
@@ -73,7 +73,7 @@ pub(crate) enum Health {
 }
 
 impl Health {
-    /// Whether to extend a lease that has been held since `since`. A check that panics says no.
+    /// Returns whether to extend a lease that has been held since `since`. A check that panics counts as false.
     pub(crate) fn is_good(&self, since: BootTime, now: BootTime) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),
@@ -81,7 +81,8 @@ impl Health {
         }
     }
 
-    /// Whether one that holds nothing yet is fit to: a heart need not beat before there is work.
+    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows it: it need not beat
+    /// before there is work.
     pub(crate) fn may_begin(&self) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),

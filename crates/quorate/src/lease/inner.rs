@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// What every part of one quorum shares: the drivers, and the way to the keeper.
+/// The state that every part of one quorum shares: the node drivers, and the channel to the renewer.
 pub(crate) struct QuorumInner {
     pool: Arc<NodePool>,
     commands: mpsc::UnboundedSender<RenewerCommand>,
@@ -32,7 +32,7 @@ impl fmt::Debug for QuorumInner {
 }
 
 impl QuorumInner {
-    /// Checks the setup, and starts the drivers and the keeper.
+    /// Checks the setup, and starts the drivers and the renewer.
     pub(crate) fn start(
         env: Env,
         config: QuorumConfig,
@@ -64,7 +64,8 @@ impl QuorumInner {
         &self.majority_log
     }
 
-    /// Logs why an acquisition goes on waiting: contention is not logged, and ends a wait for a majority.
+    /// Logs why an acquisition keeps waiting for a majority. Contention is not logged: a majority answers, so that
+    /// wait is over.
     pub(crate) fn log_wait(&self, error: &AcquireError) {
         let now = self.env().now();
         if error.is_contended() {
@@ -78,7 +79,7 @@ impl QuorumInner {
         self.leases.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether the keeper took the order.
+    /// Sends a command to the renewer. Returns `false` if the renewer has ended.
     pub(crate) fn command(&self, command: RenewerCommand) -> bool {
         self.commands.send(command).is_ok()
     }

@@ -6,38 +6,39 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Who holds a resource, by the word of a majority at one moment. By the time it is read it may be past.
+/// The holder of a resource, as a majority of nodes reported it at one moment. It may be out of date by the time it
+/// is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
     /// The holder that a majority names.
     pub holder: Option<Holder>,
-    /// Whether a minority names someone: an attempt in progress, or leftovers that will expire.
+    /// True if only a minority names a holder: an attempt in progress, or leftovers that will expire.
     pub contended: bool,
-    /// The last fencing token that a majority has counted, held or not.
+    /// The last fencing token that the counters of a majority have reached, whether or not the resource is held.
     pub token: Option<FencingToken>,
-    /// For a claim, the done record with the highest token that any node named.
+    /// For a claim, the done record with the highest token that any node reported.
     pub done: Option<DoneRecord>,
     /// For a claim that is not done, the most attempts that any node has counted, and the fingerprint of their payload.
     pub begun: Option<AttemptCount>,
-    /// Every owner that any node names, and by how many it is named, the most first.
+    /// Every owner that any node names, with the number of nodes that name it; the largest number first.
     pub named: Vec<(Owner, usize)>,
-    /// How many nodes answered.
+    /// The number of nodes that answered.
     pub answered: usize,
 }
 
-/// Whose a resource is, as far as a look can tell.
+/// The owner of a resource, as far as an inspection can determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InspectTarget<'a> {
     /// No majority can name the same owner.
     Nobody,
-    /// Those that have not answered may make it somebody's.
+    /// The nodes that have not answered may complete a majority for an owner.
     Unknown,
-    /// A majority's word.
+    /// The owner that a majority names.
     Of(&'a Owner),
 }
 
 impl Inspection {
-    /// Whose it is, of so many nodes.
+    /// Returns the owner of the resource, in a quorum of `nodes` nodes.
     pub(crate) fn whose(&self, nodes: usize) -> InspectTarget<'_> {
         match self.named.first() {
             Some((owner, times)) if *times >= majority(nodes) => InspectTarget::Of(owner),
@@ -47,27 +48,28 @@ impl Inspection {
     }
 }
 
-/// A holder.
+/// The holder of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
     /// Its owner token.
     pub owner: Owner,
-    /// How long it holds yet on a majority, if it extends no more; `None` for a key without an end.
+    /// The time for which a majority still stores the lease if it is not extended; `None` for a key without an
+    /// expiry.
     pub remaining: Option<Duration>,
 }
 
-/// Too few nodes answered.
+/// The error of an inspection that too few nodes answered.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("too few nodes answered about {resource}: {report}")]
 pub struct InspectError {
-    /// What was looked at.
+    /// The resource.
     pub resource: Resource,
-    /// What each node said.
+    /// The outcome of each node.
     pub report: Report,
 }
 
 impl InspectError {
-    /// Whether only an operator can fix it: trying again will not help.
+    /// Returns whether only an operator can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         self.report.is_permanent()
     }
@@ -78,7 +80,7 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
     let mut votes = pool.ask_all(|_| Request::Inspect { resource: resource.clone() });
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut views = Vec::new();
-    // All answers, not just a majority's: a look is for people, and they want the whole.
+    // Waits for all answers, not only a majority: people read the result, and they need all of it.
     while let Some(vote) = votes.recv().await {
         outcomes[vote.node] = NodeOutcome::of(&vote.answer);
         if let Answer::Reply(Reply::State { holder, counter, done, begun }) = vote.answer {
@@ -91,8 +93,8 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
     Ok(merge(&views, pool.majority()))
 }
 
-/// As [`inspect`] for each of `resources`, in one batch a node; `None` where too few nodes answered. Waits for no
-/// more than a majority: it is for a program that tries next what seems free.
+/// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes answered.
+/// It waits for no more than a majority: its caller is a program that next tries the resources that seem free.
 pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let pool = inner.pool();
     let (sender, mut votes) = vote_channel();
@@ -129,7 +131,7 @@ fn merge(views: &[View], majority: usize) -> Inspection {
     let holders = || views.iter().filter_map(|view| view.holder.as_ref());
     let holder = holders().find_map(|(owner, _)| {
         let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
-        // No end is later than any end.
+        // A key without an expiry sorts as the latest.
         left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
         let remaining = *left.get(majority - 1)?;
         Some(Holder { owner: owner.clone(), remaining })
@@ -148,11 +150,11 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         contended: holder.is_none() && holders().next().is_some(),
         holder,
         named,
-        // A token is given out once a majority's counters have reached it.
+        // A token is issued only once the counters of a majority have reached it.
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
         begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {
-            // What fewer have counted may be of an attempt that never began.
+            // The payload of the smaller count may be that of an attempt that never began.
             let (more, fewer) = if one.attempts < two.attempts { (two, one) } else { (one, two) };
             AttemptCount { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
         }),
@@ -179,7 +181,8 @@ mod tests {
         assert_eq!(begun, Some(AttemptCount { attempts: 2, payload: Some("aa".into()) }));
     }
 
-    /// Three of five that answered first, one of them without the holder's lease, once were taken for nobody's word.
+    /// Regression test: three of five nodes had answered, one of them without the holder's lease. The resource was
+    /// then taken to have no owner.
     #[test]
     fn whose_it_is_hangs_on_all_that_answered_and_on_those_that_did_not() {
         for (named, answered, whose) in [

@@ -180,7 +180,7 @@ impl Lock {
     /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
     /// An error that only an operator can fix is returned at once: a majority of nodes refuses this worker for a wrong
     /// password, missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
-    /// [`AcquireError::is_permanent`] tells these errors from others.
+    /// [`AcquireError::is_permanent`] distinguishes these errors from others.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
@@ -189,7 +189,7 @@ impl Lock {
         self.acquire_by(deadline).await
     }
 
-    /// As [`Lock::acquire`], until `deadline`.
+    /// Does the same as [`Lock::acquire`], until `deadline`.
     pub(super) async fn acquire_by(&self, deadline: Option<BootTime>) -> Result<Lease, AcquireError> {
         let (resource, params) = self.parsed()?;
         let env = self.inner.env();
@@ -252,7 +252,7 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// The outcome of an attempt, for its caller.
+/// Converts the result of an attempt into the outcome for its caller.
 pub(crate) fn outcome(
     inner: &QuorumInner,
     options: &LeaseOptions,

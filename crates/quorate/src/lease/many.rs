@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 /// The most locks of one call.
 const MANY_MAX: usize = 10_000;
 
-/// Several locks about to be acquired: made by [`Quorum::locks`](super::Quorum::locks). They travel in one batch
-/// a node. A name that is given twice counts once.
+/// Several locks that can be acquired, made by [`Quorum::locks`](crate::quorum::Quorum::locks). Their requests are sent in
+/// one batch per node. A name that is given twice counts once.
 #[derive(Clone, Debug)]
 #[must_use = "locks do nothing until they are acquired"]
 pub struct Locks {
@@ -52,26 +52,28 @@ impl Locks {
         self
     }
 
-    /// Acquires all of them or none (`max_hold` counts for each from when it was won): waits, as [`Lock::acquire`] does, until every one is ours.
+    /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every one.
+    /// `max_hold` counts for each lease from its own acquisition.
     ///
-    /// All are tried at once. Where one is lost, those before it *in the order of their names* are kept while it
-    /// is waited for, and those after it released: so everybody waits only for names above those that it holds,
-    /// and no two wait for each other (whatever else they hold is their own affair: a caller that acquires
-    /// locks one by one, in an order of its own, may still block).
+    /// All locks are tried at once. Where one is lost, those before it *in the order of their names* are kept while
+    /// it is waited for, and those after it are released. So every caller waits only for names above those that it
+    /// holds, and no two callers wait for each other. This does not cover other locks that they hold: a caller that
+    /// acquires locks one by one, in an order of its own, may still block.
     ///
     /// # Errors
-    /// [`AcquireError`], as for [`Lock::acquire`], for the first that could not be had. What had been won is
-    /// released.
+    /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had
+    /// been acquired are released.
     ///
     /// # Cancel safety
-    /// Safe: what was won is released, and dropped attempts post their releases behind their own requests.
+    /// Safe: leases that had been acquired are released, and dropped attempts post their releases behind their own
+    /// requests.
     pub async fn acquire_all(&self) -> Result<Leases, AcquireError> {
         let (named, params) = self.parsed()?;
         let mut sorted = named.clone();
         sorted.sort_unstable();
         let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
         let mut held = self.gather(&sorted, params, deadline).await?;
-        // As they were named, for whoever reads the tokens.
+        // In the order of the names as given, for callers that read the tokens.
         let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
         held.sort_by_cached_key(place);
         Ok(Leases(held))
@@ -95,11 +97,11 @@ impl Locks {
         }
     }
 
-    /// Tries each of them once, in one batch a node, without waiting: an outcome for each, in the order of their
-    /// names as given.
+    /// Makes one attempt at each lock, in one batch per node, without waiting. Returns an outcome for each, in the
+    /// order of the names as given.
     ///
     /// # Errors
-    /// [`AcquireError`] for a name or timings that cannot be used: then nothing was asked.
+    /// [`AcquireError`] for a name or timings that cannot be used: then no request was sent.
     ///
     /// # Cancel safety
     /// As for [`Locks::acquire_all`].
@@ -112,7 +114,7 @@ impl Locks {
         Ok(each.map(|(name, one)| (name.clone(), outcome(&self.inner, &self.options, name, one))).collect())
     }
 
-    /// The leases on all of `sorted`, in that order.
+    /// Acquires all of `sorted`, and returns the leases in that order.
     async fn gather(
         &self,
         sorted: &[Resource],
@@ -120,7 +122,7 @@ impl Locks {
         deadline: Option<BootTime>,
     ) -> Result<Vec<Lease>, AcquireError> {
         let env = self.inner.env();
-        // Always on the first so many of them.
+        // Always the leases of the first names of `sorted`.
         let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
         loop {
             let rest = &sorted[held.len()..];
@@ -141,7 +143,7 @@ impl Locks {
                 let lock = lock.options(self.options.clone());
                 tokio::select! { biased;
                     acquired = lock.acquire_by(deadline) => held.push(acquired?),
-                    // Whoever lost what it had begins again, rather than wait on for the rest.
+                    // If a held lease is lost, begin again rather than wait for the rest.
                     () = first(&held, Lease::lost_token), if !held.is_empty() => {}
                 }
             }
@@ -149,7 +151,7 @@ impl Locks {
                 !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
             };
             if !held.iter().all(stands) {
-                held.clear(); // What was won first was lost in the wait for the last.
+                held.clear(); // An early lease has ended, or is about to, after the wait for a later one.
             } else if held.len() == sorted.len() {
                 return Ok(held);
             }
@@ -169,12 +171,12 @@ impl Locks {
 }
 
 impl Leases {
-    /// Each of them, in the order of the names as given.
+    /// Returns each lease, in the order of the names as given.
     pub fn iter(&self) -> impl Iterator<Item = &Lease> {
         self.0.iter()
     }
 
-    /// The fencing tokens, in the order of the names as given, if every lease is valid at this moment.
+    /// Returns the fencing tokens, in the order of the names as given, if every lease is valid at this moment.
     ///
     /// # Errors
     /// [`LeaseLost`] once one of them has ended.
@@ -182,12 +184,12 @@ impl Leases {
         self.0.iter().map(Lease::fencing_token).collect()
     }
 
-    /// How long all of them are valid from now on if no extension succeeds.
+    /// Returns how long all of the leases are valid from now on if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.0.iter().map(Lease::remaining).min().unwrap_or_default()
     }
 
-    /// Waits until the first of them is told to step down.
+    /// Waits until the first step-down of one of the leases.
     ///
     /// # Cancel safety
     /// Safe: it only waits.
@@ -195,7 +197,7 @@ impl Leases {
         first(&self.0, Lease::step_down_token).await;
     }
 
-    /// Waits until the first of them has ended.
+    /// Waits until the first of the leases has ended.
     ///
     /// # Cancel safety
     /// Safe: it only waits.
@@ -203,16 +205,16 @@ impl Leases {
         first(&self.0, Lease::lost_token).await;
     }
 
-    /// The leases, each by itself from now on.
+    /// Returns the leases, each by itself from now on.
     pub fn into_leases(self) -> Vec<Lease> {
         self.0
     }
 
-    /// Ends all of them, and waits until a majority has confirmed the release of each, for the node timeout at
+    /// Ends all of the leases, and waits until a majority has confirmed the release of each, for the node timeout at
     /// most.
     ///
     /// # Errors
-    /// The first [`ReleaseError`]: all are over all the same.
+    /// The first [`ReleaseError`]: all of the leases have ended all the same.
     ///
     /// # Cancel safety
     /// As for [`Lease::release`].

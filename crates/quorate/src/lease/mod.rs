@@ -1,57 +1,63 @@
-//! Leases on a majority of nodes: the [`Quorum`], locks, the keeper that extends what is held.
+//! Leases on a majority of nodes: the [`Quorum`](crate::quorum::Quorum), locks, and the renewer that extends held leases.
 //!
 //! # What is not guaranteed
 //!
-//! A lease says who *may* act, not who *does*. Between [`Lease::fencing_token`] and the write that follows it, the
-//! process may be paused for longer than the lease lives: compare the fencing token in the sink. Exclusion
-//! rests on clock rates within `drift_rate` of each other, node clocks that step by no more than
-//! `clock_step_allowance` (or further, where the acquirer has watched the node for `max_ttl`), a clock of our
-//! own that never stands still, and a majority of nodes that remember or are quarantined after forgetting
-//! (see [`round`](crate::round)). Another Redlock client on the same name is excluded and excludes, but with
-//! plain Redlock's promise only.
+//! A lease says which process *may* act, not which one *does*. Between [`Lease::fencing_token`] and the write that
+//! follows it, the process may be paused for longer than the lease is valid: compare the fencing token in the sink.
+//! Mutual exclusion rests on these assumptions:
+//!
+//! * Clock rates are within `drift_rate` of each other.
+//! * Node clocks step by no more than `clock_step_allowance`. Larger steps are tolerated once a client has observed
+//!   the node for `max_ttl`.
+//! * This worker's boot clock never stands still.
+//! * A majority of nodes keep their memory, or are in quarantine after losing it (see
+//!   [new nodes](crate::quorum#new-nodes)).
+//!
+//! Another Redlock client on the same name is excluded and excludes, but only with the guarantees of plain Redlock.
 //!
 //! # Readers and writers
 //!
-//! A writer's lease *is* a plain lock's ([`RwLock::write`] gives a [`Lock`]). While readers hold a name, the lock's key on
-//! each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and ends with the last reader: so a plain lock of that name is
-//! not granted beside readers, and neither is any other Redlock client, which knows nothing of readers. (The other
-//! way, a key of its own for readers that writers look at too, would have let other clients in beside them.)
-//! What is the same for all leases holds for readers: a majority, validity from the send, extension, quarantine. What is not:
+//! A writer's lease *is* a plain lock's lease ([`RwLock::write`] returns a [`Lock`]). While readers hold a name, the
+//! lock's key on each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and ends with
+//! the last reader. So nodes grant the name neither to a plain lock nor to any other Redlock client, which knows
+//! nothing of readers. (The alternative, a separate key for readers that writers check too, would have let other
+//! clients in beside them.) The rules of all leases hold for readers too: a majority, validity from the send,
+//! extension, quarantine. The differences are:
 //!
-//! * Readers have no fencing token, and change no counter. Between [`ReadLease::fencing_token`] and the use of what was read a
-//!   pause may let a writer in, and nothing can be compared then.
+//! * Readers have no fencing token, and change no counter. In a pause between [`ReadLease::ensure_held`] and the use
+//!   of the data, a writer may acquire the lock, and there is no token to compare.
 //! * A node keeps [`READERS_MAX`](crate::node::engine::READERS_MAX) readers of one name.
 //! * A Redis server that is out of memory extends a writer's lease, but not a reader's: the readers are a sorted set, and
 //!   every change of it is a write that needs memory.
-//! * Without [`Lock::fair`] readers who come all the time keep a writer away for ever.
+//! * Without [`Lock::fair`], a steady stream of readers keeps a writer waiting without limit.
 //!
-//! [`Lease::downgrade`] ends the writer's lease before its first message leaves; a node makes it a reader's only where the
-//! writer still stands and nobody has been counted since. (The owner alone does not tell: an extension that comes late sets it
-//! again after another has written. The model found that.) There is no upgrade: two readers who both wanted it would
-//! wait for each other.
+//! [`Lease::downgrade`] ends the writer's lease before its first message is sent. A node turns it into a reader's
+//! lease only where the writer's key is still stored and no other owner has been counted since. (The owner alone does
+//! not show this: a late extension sets it again after another writer. The model found that.) There is no upgrade:
+//! two readers that both wanted one would wait for each other.
 //!
-//! # In turn
+//! # Fair waiting
 //!
-//! [`Lock::fair`] orders those who wait by when they began, by their own wall clocks: it is as good as these agree, and
-//! `max_clock_offset` bounds by how much a clock may be off. A node grants to the head of its queue alone, so that a plain
-//! attempt is turned away while anyone waits in turn. Not promised: that a place outlives a worker that stands still (it ends
-//! after 0.9 s at the defaults, and is taken again with its old time), or that the order is kept where nodes lose it.
-//! The queue guards nothing: no exclusion rests on it.
+//! [`Lock::fair`] orders waiters by the start of their wait, by their own wall clocks. The order is as good as these
+//! clocks agree, and `max_clock_offset` bounds how far a clock may be off. A node grants only to the head of its
+//! queue, so a plain attempt is refused while the queue is not empty. Two things are not guaranteed: that a place
+//! outlives a worker that is paused (it ends after 0.9 s at the defaults, and is taken again with its old time), and
+//! that the order is kept where nodes lose it. The queue protects nothing: mutual exclusion does not depend on it.
 //!
-//! # How a lease lives
+//! # The states of a lease
 //!
 //! | state | what holds | what ends it |
 //! | --- | --- | --- |
-//! | attempt | keys may stand on some nodes, signed by a fresh owner token | verdict, or the caller's drop: both release |
-//! | held | a majority granted, a majority's counter is the fencing token, validity has been counted from the *send* | |
-//! | at risk | an extension failed to reach a majority; it is retried until the deadline | a majority extends, or the step-down |
-//! | stepping down | `step_down_grace` before validity ends; the work is told | its end |
-//! | lost | validity is over, or the release is about to leave. For good: no later reply revives it | |
+//! | attempt | some nodes may store keys with a new owner token | the verdict, or the drop of the future: a lost or dropped attempt is released |
+//! | held | a majority granted, a majority's counter is the fencing token, validity counts from the *send* of the requests | a failed round of extensions, or the step-down |
+//! | at risk | an extension failed to reach a majority, or the health check failed; both are retried until the step-down | a majority extends, or the step-down |
+//! | stepping down | `step_down_grace` before validity ends; the work is asked to stop | the end of validity, or the release |
+//! | lost | validity is over, or the release is about to be sent; no later reply revives the lease | nothing: this state is final |
 //!
-//! The fencing token (design of the counters, and why they are unique and grow without a word on time): each
-//! node counts its grants of a resource; the client takes the largest count among its grants and raises a
-//! majority to it. If two attempts ended with one token `t`, some node had (owner A, c = t) and later (owner
-//! B, c = t), but B's grant there made c larger. A later attempt meets a node that had `t`, and adds one.
+//! Fencing tokens are unique and grow; the argument for this makes no assumption about time. Each node counts its
+//! grants of a resource. The client takes the largest count among its grants, and raises the counters of a majority to
+//! it. If two attempts ended with one token `t`, some node had (owner A, c = t) and later (owner B, c = t), but B's
+//! grant there made c larger. A later attempt meets a node that had `t`, and adds one.
 
 mod acquire;
 mod command;

@@ -117,7 +117,7 @@ impl LeaseOptions {
         self.grace.unwrap_or_else(|| QuorumConfig::default_grace(self.effective_ttl(config)))
     }
 
-    /// The condition on renewal.
+    /// Returns the condition on renewal.
     pub(crate) fn health(&self) -> Option<&Health> {
         self.health.as_ref()
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LeaseParams {
     pub(crate) ttl: Duration,
-    /// The step-down comes this long before the end of validity.
+    /// The time by which the step-down precedes the end of validity.
     pub(crate) grace: Duration,
     /// An attempt that leaves less validity than this is lost.
     pub(crate) min_validity: Duration,
@@ -19,13 +19,14 @@ pub(crate) struct LeaseParams {
     pub(crate) keep: Duration,
     /// The time on a node's clock after which the node must not grant it; `None` for no such time.
     pub(crate) not_after: Option<NodeTime>,
-    /// Extended by the renewer.
+    /// True if the renewer extends the lease automatically.
     pub(crate) extended: bool,
     pub(crate) mode: Mode,
 }
 
 impl LeaseParams {
-    /// The parameters of a lease whose counter lives for `fence_retention`, with defaults for what is `None`.
+    /// Returns the parameters of a lease whose counter lives for `fence_retention`. An option that is `None` has its
+    /// default.
     ///
     /// # Errors
     /// [`SettingError`] where the timings cannot work.
@@ -42,7 +43,8 @@ impl LeaseParams {
         Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Alone })
     }
 
-    /// The request for the lease. `propose` is the client's wall clock: a node without a counter starts it there.
+    /// Returns the request for the lease. `propose` is the client's wall clock: a node without a counter starts it
+    /// there.
     pub(super) fn acquire(
         &self,
         resource: Resource,
@@ -58,7 +60,7 @@ impl LeaseParams {
         }
     }
 
-    /// The request that extends the lease.
+    /// Returns the request that extends the lease.
     pub(super) fn extend(&self, resource: Resource, owner: Owner, token: FencingToken) -> Request {
         let Self { ttl, keep, .. } = *self;
         match self.mode {
@@ -67,7 +69,7 @@ impl LeaseParams {
         }
     }
 
-    /// The request that releases the lease.
+    /// Returns the request that releases the lease.
     pub(super) fn release(&self, resource: Resource, owner: Owner) -> Request {
         match self.mode {
             Mode::Alone => Request::Release { resource, owner },

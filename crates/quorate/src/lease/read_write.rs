@@ -13,10 +13,10 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// A lock that many may read under, or one may write under: made by [`Quorum::rw_lock`](super::Quorum::rw_lock).
+/// A lock for many readers or one writer, made by [`Quorum::rw_lock`](crate::quorum::Quorum::rw_lock).
 ///
-/// Who writes holds what a plain [`Lock`] of the same name holds: a writer, a plain lock and any other Redlock client
-/// on that name exclude each other, and readers exclude them all.
+/// A writer holds the same lease as a plain [`Lock`] of that name. So a writer, a plain lock and any other Redlock
+/// client on that name exclude each other, and readers exclude them all.
 #[derive(Clone, Debug)]
 pub struct RwLock {
     inner: Arc<QuorumInner>,
@@ -28,12 +28,12 @@ impl RwLock {
         Self { inner, resource }
     }
 
-    /// To read, beside other readers.
+    /// Returns the lock for reading, which readers share.
     pub fn read(&self) -> ReadLock {
         ReadLock(Lock::new(Arc::clone(&self.inner), self.resource.clone()).held(Mode::Shared))
     }
 
-    /// To write, alone.
+    /// Returns the lock for writing, which has one holder.
     pub fn write(&self) -> Lock {
         Lock::new(Arc::clone(&self.inner), self.resource.clone())
     }
@@ -80,29 +80,30 @@ impl ReadLock {
     }
 }
 
-/// A held reader's lease. The handle is the scope: dropping it releases. See [`Lease`], whose life it shares; it has no
-/// fencing token, since what only reads changes nothing that could be fenced.
+/// A held reader's lease. The handle is the scope: dropping it releases the lease. It has the states of a [`Lease`],
+/// but no fencing token, since a reader changes nothing that could be fenced.
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct ReadLease(Lease);
 
 impl ReadLease {
-    /// What is held.
+    /// Returns the lock that is held.
     pub fn resource(&self) -> &Resource {
         self.0.resource()
     }
 
-    /// The token that signs this lease on the nodes.
+    /// Returns the owner token, which identifies this lease on the nodes.
     pub fn owner(&self) -> &Owner {
         self.0.owner()
     }
 
-    /// For how long each extension holds.
+    /// Returns the time for which each extension holds.
     pub fn ttl(&self) -> Duration {
         self.0.ttl()
     }
 
-    /// Whether nobody writes at this moment: look after reading, before what was read is trusted.
+    /// Checks that the lease is valid, so that no client writes at this moment. Call it after reading, before the
+    /// data is trusted.
     ///
     /// # Errors
     /// [`LeaseLost`] once the lease has ended.
@@ -110,32 +111,33 @@ impl ReadLease {
         self.0.fencing_token().map(drop)
     }
 
-    /// Whether the lease is valid at this moment.
+    /// Returns whether the lease is valid at this moment.
     pub fn is_valid(&self) -> bool {
         self.0.is_valid()
     }
 
-    /// How long the lease is valid from now on if no extension succeeds; zero once it has ended.
+    /// Returns how long the lease is valid from now on if no extension succeeds; zero once it has ended.
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// When validity ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    /// Returns the time at which validity ends on this worker's boot clock if no extension succeeds; `None` once it
+    /// has.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.valid_until()
     }
 
-    /// Fires when the work should finish: `step_down_grace` before validity ends.
+    /// Returns the token that is cancelled when the work should finish: `step_down_grace` before validity ends.
     pub fn step_down_token(&self) -> &CancellationToken {
         self.0.step_down_token()
     }
 
-    /// Fires when validity ends.
+    /// Returns the token that is cancelled when validity ends.
     pub fn lost_token(&self) -> &CancellationToken {
         self.0.lost_token()
     }
 
-    /// The events from now on.
+    /// Returns the events from now on.
     pub fn events(&self) -> LeaseEvents {
         self.0.events()
     }
@@ -164,15 +166,16 @@ impl ReadLease {
 }
 
 impl Lease {
-    /// Goes on as a reader: others may read from then on, and nobody writes in between.
+    /// Turns this writer's lease into a reader's lease. Other readers may acquire the lock from then on, and no
+    /// client writes in between.
     ///
-    /// The writer's lease is over before the first message leaves, whatever comes of it; each node turns it into a
-    /// reader's in one step. The reader's lease has the same TTL and grace, and an owner token of its own; a longest hold
-    /// and a condition on renewal were the writer's alone, and end with it.
+    /// The writer's lease ends before the first message is sent, whatever the result. Each node turns it into a
+    /// reader's lease in one step. The reader's lease has the same TTL and grace, and an owner token of its own. A
+    /// longest hold and a condition on renewal belong to the writer's lease only, and end with it.
     ///
     /// # Errors
-    /// [`DowngradeError`] where the lease had ended, or too few nodes made it a reader's: then nothing is held any
-    /// more, and what stands on nodes is released.
+    /// [`DowngradeError`] where the lease had ended, or too few nodes made it a reader's. In both cases no lease is
+    /// held any more, and its keys on the nodes are released.
     ///
     /// # Cancel safety
     /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt posts its releases
@@ -180,7 +183,7 @@ impl Lease {
     pub async fn downgrade(self) -> Result<ReadLease, DowngradeError> {
         self.fencing_token()?;
         let inner = Arc::clone(self.inner());
-        // Before the first message leaves: see `Tenure::end`. The keeper leaves the keys to us.
+        // Before the first message is sent: see `LeaseDeadline::end`. The renewer leaves the keys to `WriterKeys`.
         self.forget();
         let keys = WriterKeys { inner: Arc::clone(&inner), lease: self };
         let attempted = downgrade(&inner, &keys.lease).await;
@@ -196,7 +199,7 @@ impl Lease {
     }
 }
 
-/// Frees what still stands of a writer's lease, wherever it was not turned into a reader's.
+/// Releases the keys of a writer's lease on every node that has not turned it into a reader's lease.
 struct WriterKeys {
     inner: Arc<QuorumInner>,
     lease: Lease,

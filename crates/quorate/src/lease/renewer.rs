@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Messages taken at one go.
+/// The most messages taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
 /// Owns every held lease of a quorum: one task, one wheel of due times, one channel of votes.
@@ -32,7 +32,7 @@ pub(crate) struct LeaseRenewer {
     events: mpsc::UnboundedReceiver<PoolEvent>,
     sender: VoteSender,
     votes: VoteReceiver,
-    /// Boxed: a tree has room for twice as many as it holds, and these are large.
+    /// Boxed, since a B-tree reserves room for up to twice as many entries as it holds, and these are large.
     kept: BTreeMap<u64, Box<RenewalEntry>>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
@@ -43,7 +43,7 @@ struct RenewalEntry {
     deadline: Arc<LeaseDeadline>,
     late: Option<VoteReceiver>,
     wake: BootTime,
-    /// What extensions wait for, and since when.
+    /// The condition of extensions, and the time since which it applies.
     heartbeat: Option<Box<(BootTime, Health)>>,
     watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
     extending: Vec<(BootTime, oneshot::Sender<Result<(), ExtendError>>)>,
@@ -59,7 +59,7 @@ impl LeaseRenewer {
         Self { pool, commands, events, sender, votes, kept: BTreeMap::new(), wheel: BTreeSet::new() }
     }
 
-    /// Keeps leases until the quorum is closed or nobody holds it any more; then lets go of what is left.
+    /// Renews leases until the quorum is closed or its last handle is dropped, then releases the remaining leases.
     pub(crate) async fn run(mut self) {
         let pool = Arc::clone(&self.pool);
         let env = pool.env();
@@ -118,10 +118,10 @@ impl LeaseRenewer {
                 }
             },
             RenewerCommand::Watch { id, events } => {
-                // A lease that has been let go of has said its last word: the channel closes.
+                // A lease that has been released reports no more events: the channel closes.
                 if let Some(kept) = self.kept.get_mut(&id) {
                     let _ = events.send(kept.held.stage());
-                    // A lease may be watched often, and tell nothing for long.
+                    // A lease may be watched often, and report no event for a long time.
                     kept.watchers.retain(|watcher| !watcher.is_closed());
                     kept.watchers.push(events);
                 }
@@ -136,7 +136,7 @@ impl LeaseRenewer {
         for (node, grant) in grants {
             held.granted(node, grant.sent, grant.memory.epoch);
         }
-        // A node may have forgotten between the verdict and here.
+        // A node may have lost its memory between the verdict and this point.
         let pool = &self.pool;
         held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
         let kept = RenewalEntry {
@@ -153,7 +153,7 @@ impl LeaseRenewer {
         self.attend(now, id);
     }
 
-    /// Attends to every lease whose time has come.
+    /// Attends to every lease that is due.
     fn turn(&mut self, now: BootTime) {
         while let Some(&(at, id)) = self.wheel.first()
             && at <= now
@@ -179,7 +179,7 @@ impl LeaseRenewer {
             if vote.memory.epoch == self.pool.epoch(vote.node) {
                 kept.held.count(now, vote);
             } else {
-                kept.held.discount(now, vote.node); // The node may have forgotten since.
+                kept.held.discount(now, vote.node); // The node may have lost its memory since.
             }
             self.attend(now, vote.ticket);
         }
@@ -191,7 +191,7 @@ impl LeaseRenewer {
         kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
-            // Before the deadline is told: the step-down is counted from what the handle sees.
+            // Before the deadline is set: the step-down is computed from the deadline that the handle sees.
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
@@ -201,8 +201,8 @@ impl LeaseRenewer {
                 kept.deadline.tell_why(kept.held.cause(now));
             }
             kept.finish();
-            // Over by the votes: free what is left. Where the handle ended it, its order is on the way, and may
-            // be to leave the keys standing.
+            // The lease has expired by its votes: release the remaining keys. If the handle ended it, the handle's
+            // command is on its way, and it may be to leave the keys on the nodes.
             if until <= now {
                 self.let_go(id, None);
             }
@@ -225,7 +225,7 @@ impl LeaseRenewer {
             let steps_down = kept.held.stage() >= LeaseEvent::StepDown;
             wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.asks_at() };
         }
-        // Most votes change nothing here.
+        // Most votes do not change the wake-up time.
         if wake != kept.wake {
             self.wheel.remove(&(kept.wake, id));
             self.wheel.insert((wake, id));
@@ -233,7 +233,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, tells its last events and releases it everywhere, in this order.
+    /// Ends a lease for good, reports its last events and releases it on every node, in this order.
     fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
         if let Some(held) = self.end(id) {
             let LeaseState { resource, owner, params, .. } = held;
@@ -241,8 +241,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, and has every node keep it for `heir`. Here, where the extensions come from: none
-    /// may come behind it and set the old owner again.
+    /// Ends a lease for good, and has every node reserve it for the successor. The renewer does this because it sends
+    /// the extensions: no extension may follow the reservation and set the old owner again.
     fn transfer(&mut self, id: u64, heir: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {
@@ -254,11 +254,12 @@ impl LeaseRenewer {
             };
             self.pool.ask(node, request, reply.clone());
         }
-        // Whoever misses it is freed, as after any lease; where the heir stands this is nothing.
+        // A node that missed the reservation is released, as after any lease. On a node that stores the reservation
+        // this has no effect.
         self.pool.release(&held.resource, &held.owner, |_| true, None);
     }
 
-    /// Ends a lease for good and tells its last events.
+    /// Ends a lease for good and reports its last events.
     fn end(&mut self, id: u64) -> Option<LeaseState> {
         let mut kept = *self.kept.remove(&id)?;
         self.wheel.remove(&(kept.wake, id));
@@ -270,12 +271,12 @@ impl LeaseRenewer {
 }
 
 impl RenewalEntry {
-    /// Grants that came after the verdict count as well.
+    /// Counts the grants that came after the verdict.
     fn take_late(&mut self, pool: &NodePool) {
         let Some(mut late) = self.late.take() else { return };
         while let Some(vote) = late.try_recv() {
             if vote.memory.epoch != pool.epoch(vote.node) {
-                continue; // The node may have forgotten since.
+                continue; // The node may have lost its memory since.
             }
             if let (Answer::Reply(Reply::Granted { .. } | Reply::Shared), Some(sent)) =
                 (&vote.answer, vote.sent)
@@ -285,7 +286,7 @@ impl RenewalEntry {
         }
     }
 
-    /// Looks at the worker's health where an extension is due.
+    /// Checks the worker's health if an extension is due.
     fn ask_health(&mut self, now: BootTime) {
         if let Some(heartbeat) = &self.heartbeat
             && self.held.wants_to_extend(now)
@@ -295,7 +296,7 @@ impl RenewalEntry {
         }
     }
 
-    /// Ends the lease for good and tells whoever has not heard.
+    /// Ends the lease for good, reports the remaining events, and answers the callers that wait for an extension.
     fn finish(&mut self) {
         self.deadline.end();
         self.deadline.tell_why(StepDownCause::Released);

@@ -4,7 +4,7 @@ use std::sync::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A cancellation token that is made when somebody asks for it: of very many leases most never do.
+/// A cancellation token that is created on first use: of very many leases, most never need theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     fired: AtomicBool,
@@ -12,17 +12,17 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Fires, for whoever waits and for whoever asks later.
+    /// Fires, for every task that waits and for every later caller of [`Signal::token`].
     pub(crate) fn fire(&self) {
         self.fired.store(true, Ordering::Relaxed);
-        // With the fence in `token`: either this sees the token, or that sees what was stored.
+        // Pairs with the fence in `token`: either this function sees the token, or that one sees the stored flag.
         fence(Ordering::SeqCst);
         if let Some(token) = self.token.get() {
             token.cancel();
         }
     }
 
-    /// The token, cancelled if this has fired.
+    /// Returns the token, cancelled if this signal has fired.
     pub(crate) fn token(&self) -> &CancellationToken {
         let token = self.token.get_or_init(CancellationToken::new);
         fence(Ordering::SeqCst);

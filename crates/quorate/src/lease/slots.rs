@@ -1,4 +1,4 @@
-//! *k* of *n*: numbered slots.
+//! Numbered slots, of which a caller acquires one.
 
 use crate::{
     config::SettingError,
@@ -15,25 +15,25 @@ use std::{sync::Arc, time::Duration};
 
 /// The most slots of one resource.
 const SLOTS_MAX: usize = 1024;
-/// A waiter looks at least this often.
+/// The longest pause of a waiter between two attempts, without the random part.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// And no sooner than this after the last look.
+/// The shortest pause of a waiter between two attempts.
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(10);
-/// What keeps waiters from coming all at once.
+/// The range of the random part, which keeps waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
 
-/// `k` numbered slots of which to acquire one: made by [`Quorum::slots`](super::Quorum::slots).
+/// `k` numbered slots, of which a caller acquires one, made by [`Quorum::slots`](crate::quorum::Quorum::slots).
 ///
-/// At most `k` workers hold a slot at a time, each the lease on `NAME/slot-I` with a fencing counter of its own: a
-/// token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All workers must say the
-/// same `k`: where one says more, it takes slots that the others do not know of.
+/// At most `k` workers hold a slot at a time. Each slot is the lease on `NAME/slot-I`, with a fencing counter of its
+/// own. A token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All workers must
+/// give the same `k`: a worker that gives a larger one takes slots that the others do not know of.
 ///
 /// # Why no counting semaphore
 ///
-/// A count that is kept by a quorum is unsound. With five nodes and room for two holders, three workers may each be
+/// A count that a quorum keeps is unsound. With five nodes and room for two holders, each of three workers may be
 /// counted by three nodes while no node counts more than two of them: nine grants fit into ten places. Whatever a
-/// node counts, majorities may overlap in one node only, and a node with room grants. A lease has one place on each
-/// node, so that two majorities meet; `k` leases under `k` names are `k` such places.
+/// node counts, two majorities may overlap in only one node, and a node with room grants. A lease has one place on
+/// each node, so any two majorities conflict; `k` leases under `k` names are `k` such places.
 #[derive(Clone, Debug)]
 #[must_use = "slots do nothing until one is acquired"]
 pub struct Slots {
@@ -43,7 +43,7 @@ pub struct Slots {
     wait: Option<Duration>,
 }
 
-/// A held slot: its lease, and which one it is. Dropping it releases.
+/// A held slot: its lease and its number. Dropping it releases the slot.
 #[derive(Debug)]
 #[must_use = "dropping a slot releases it"]
 pub struct Slot {
@@ -53,7 +53,7 @@ pub struct Slot {
 
 impl Slots {
     pub(crate) fn new(inner: Arc<QuorumInner>, resource: &str, k: usize) -> Self {
-        // The name by itself too, so that an error names what was given.
+        // The name is checked by itself too, so that an error shows the name as given.
         let base = Resource::lock(resource);
         let slot = |number: usize| Resource::lock(&format!("{resource}/slot-{number}"));
         let slots = base.and_then(|_| (0..k.min(SLOTS_MAX + 1)).map(slot).collect());
@@ -152,7 +152,7 @@ impl Slots {
                 return Ok(Err(Refusal { error, retry_after: None }));
             }
             if untried.is_none() {
-                // One look at all tells which to try: a full house costs two round trips, not k.
+                // One inspection of all slots shows which to try: if all are held, it costs two round trips, not k.
                 let seen = inspect_each(&self.inner, &slots).await;
                 for seen in seen.iter().flatten() {
                     soonest = earlier(soonest, seen.holder.as_ref().and_then(|holder| holder.remaining));
@@ -180,17 +180,17 @@ fn earlier(one: Option<Duration>, two: Option<Duration>) -> Option<Duration> {
 }
 
 impl Slot {
-    /// Which one, from 0.
+    /// Returns the number of the slot, counted from 0.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Its lease.
+    /// Returns the lease of the slot.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Its lease, from now on without the number.
+    /// Returns the lease of the slot, from now on without the number.
     pub fn into_lease(self) -> Lease {
         self.lease
     }

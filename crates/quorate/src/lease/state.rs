@@ -1,4 +1,4 @@
-//! What the keeper decides about one lease, as a pure function of votes and now.
+//! The renewer's decisions about one lease, as a pure function of the votes and the current time.
 
 use crate::{
     config::{QuorumConfig, majority},
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Ticks of the wheel in a third of a TTL.
+/// The number of ticks of the timer wheel in a third of a TTL.
 const TICKS: u32 = 128;
 
 /// A held lease, without its channels.
@@ -20,30 +20,31 @@ pub(crate) struct LeaseState {
     pub(crate) token: FencingToken,
     pub(crate) params: LeaseParams,
     slots: Box<[Slot]>,
-    /// When the round of extensions under way, or the last one, began.
+    /// The start of the current round of extensions, or of the last one.
     round: Option<BootTime>,
     renew_at: BootTime,
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
-    /// When validity ends whatever is extended.
+    /// The time at which validity ends, whatever the nodes extend.
     hold_until: Option<BootTime>,
-    /// The worker's health has said no to an extension, and not yes since.
+    /// True from a failed health check until the next successful one.
     ailing: bool,
-    /// Somebody has asked for the next round, so that it is made though nothing needs it.
+    /// The next round was requested explicitly, so it runs even if the lease does not need it.
     asked_for: bool,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// The latest send of a request that this node granted, and which memory of it did.
+    /// The time at which the latest request that this node granted was sent, and the node's memory epoch at that
+    /// grant.
     granted: Option<(BootTime, u64)>,
     asked: bool,
     retry_at: Option<BootTime>,
     said: NodeReply,
 }
 
-/// What a node said last. Nearly always one of the first two, which take no room.
+/// The last reply of a node. Nearly always one of the first two variants, which need no allocation.
 #[derive(Debug)]
 enum NodeReply {
     Nothing,
@@ -81,17 +82,17 @@ impl LeaseState {
         }
     }
 
-    /// Validity ends at `until`, whatever is extended.
+    /// Ends validity at `until`, whatever the nodes extend.
     pub(crate) fn limit(&mut self, until: Option<BootTime>) {
         self.hold_until = until;
     }
 
-    /// Whether an extension that is due now would be asked for, and so the worker's health comes first.
+    /// Returns whether an extension would be sent now. If so, the worker's health is checked first.
     pub(crate) fn wants_to_extend(&self, now: BootTime) -> bool {
         self.stage < LeaseEvent::StepDown && self.asks_at() <= now
     }
 
-    /// The worker's health has spoken. After a no, nothing is asked before the next look.
+    /// Takes the result of a health check. After a failed check, no extension is sent before the next check.
     pub(crate) fn heed(&mut self, now: BootTime, healthy: bool) {
         self.ailing = !healthy;
         if !healthy {
@@ -100,7 +101,7 @@ impl LeaseState {
         }
     }
 
-    /// Why the work is being told to stop.
+    /// Returns the reason why the work is asked to stop.
     pub(crate) fn cause(&self, now: BootTime) -> StepDownCause {
         match self.hold_until {
             Some(end) if now + self.params.grace >= end => StepDownCause::MaxHold,
@@ -109,7 +110,8 @@ impl LeaseState {
         }
     }
 
-    /// A node granted or extended at `sent`. Never lowers what stands.
+    /// Records that a node granted a request that was sent at `sent`. Within one memory epoch of the node, an earlier
+    /// time never replaces a later one.
     pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
         let slot = &mut self.slots[node];
         slot.said = NodeReply::Granted;
@@ -126,27 +128,28 @@ impl LeaseState {
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
-                // An answer to the round before: this node has not been asked in the present one.
+                // A reply to the previous round: the node has not been asked in the current one.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
             }
             (answer, _) => {
                 slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
-                // A node without a vote is asked again in the next round.
+                // A node that may not vote is not asked again before the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 slot.retry_at = again.then_some(now + self.retry_every);
             }
         }
     }
 
-    /// A node has answered, under a memory that it may have lost since: it is to be asked again.
+    /// Discards the answer of a node that may have lost its memory since. The node is asked again.
     pub(crate) fn discount(&mut self, now: BootTime, node: usize) {
         let slot = &mut self.slots[node];
         slot.asked = false;
         slot.retry_at = Some(now + self.retry_every);
     }
 
-    /// Stops counting on nodes that may have forgotten, and asks them all again at once.
+    /// Removes the grants of nodes that may have lost their memory. If there was one, and the lease is extended
+    /// automatically, a round of extensions is due at once.
     pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if slot.granted.is_some_and(|(_, epoch)| !remembers(node, epoch)) {
@@ -158,21 +161,21 @@ impl LeaseState {
         }
     }
 
-    /// Begins a round of extensions now.
+    /// Makes a round of extensions due now, even if the lease does not need it.
     pub(crate) fn renew_now(&mut self, now: BootTime) {
         self.renew_at = now;
         self.asked_for = true;
     }
 
-    /// The nodes to ask now, which are then counted as asked. None after the step-down: what has been told
-    /// to stop is not kept alive.
+    /// Returns the nodes to ask now, and marks them as asked. There are none after the step-down: once the work has
+    /// been asked to stop, the lease is not extended.
     pub(crate) fn due(&mut self, now: BootTime) -> Vec<usize> {
         let until = self.valid_until().unwrap_or_default();
         if self.stage >= LeaseEvent::StepDown || now + self.params.grace >= until {
             return Vec::new();
         }
         if self.covered() && !self.asked_for {
-            // LeaseState as long as it may be: no key is to outlive that by more than it must.
+            // It is extended for as long as it may be held. No key should outlive that time by more than necessary.
             self.renew_at = BootTime::from_nanos(u64::MAX);
         }
         let whole_round = now >= self.renew_at;
@@ -193,20 +196,20 @@ impl LeaseState {
         due
     }
 
-    /// Until when the lease is valid, by what has been granted so far.
+    /// Returns the time until which the lease is valid by the grants so far.
     pub(crate) fn valid_until(&self) -> Option<BootTime> {
         let until = self.extended_until()?;
         Some(self.hold_until.map_or(until, |end| end.min(until)))
     }
 
-    /// Until when it would be valid if it might be held for ever.
+    /// Returns the time until which the lease would be valid without a limit on how long it is held.
     fn extended_until(&self) -> Option<BootTime> {
         let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
         quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
     }
 
-    /// Moves on to what is true now, and says so if it is new. The order is fixed: `LeaseState` and `AtRisk` in
-    /// turn, then `StepDown`, then `Lost`.
+    /// Advances to the stage that applies at `now`, and returns the events of that change. The order is fixed: `Held`
+    /// and `AtRisk` alternate, then `StepDown`, then `Lost`.
     pub(crate) fn advance(&mut self, now: BootTime) -> Vec<LeaseEvent> {
         let until = self.valid_until().unwrap_or_default();
         let next = if now >= until {
@@ -228,13 +231,13 @@ impl LeaseState {
         if skips_step_down { vec![LeaseEvent::StepDown, next] } else { vec![next] }
     }
 
-    /// Ends it, for whatever reason, and gives the events that have not been told yet.
+    /// Ends the lease, for any reason, and returns the events that have not been reported yet.
     pub(crate) fn finish(&mut self) -> Vec<LeaseEvent> {
         let told = std::mem::replace(&mut self.stage, LeaseEvent::Lost);
         [LeaseEvent::StepDown, LeaseEvent::Lost].into_iter().filter(|event| *event > told).collect()
     }
 
-    /// When there is something to decide, if no vote comes before.
+    /// Returns the time of the next decision, if no vote arrives earlier.
     pub(crate) fn wake(&self) -> BootTime {
         let until = self.valid_until().unwrap_or_default();
         if self.stage >= LeaseEvent::StepDown {
@@ -243,19 +246,20 @@ impl LeaseState {
         self.asks_at().min(until - self.params.grace)
     }
 
-    /// When the nodes are to be asked again, before the step-down.
+    /// Returns the time at which nodes are asked again, as long as the step-down has not begun.
     pub(crate) fn asks_at(&self) -> BootTime {
         let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
         let retry = if self.settled() { None } else { retries.min() };
         retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
 
-    /// The last stage that was told.
+    /// Returns the last stage that was reported.
     pub(crate) fn stage(&self) -> LeaseEvent {
         self.stage
     }
 
-    /// Whether the round that began at `began`, or a later one, has a majority; `None` while it may yet.
+    /// Returns whether the round that began at `began`, or a later one, has a majority; `None` while pending votes
+    /// may complete one.
     pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
         let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
         let pending = self.slots.iter().filter(|slot| slot.asked).count();
@@ -268,7 +272,7 @@ impl LeaseState {
         }
     }
 
-    /// What each node said last.
+    /// Returns the last reply of each node.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
         self.slots.iter().map(|slot| match &slot.said {
             NodeReply::Nothing => NodeOutcome::Pending,
@@ -277,12 +281,12 @@ impl LeaseState {
         })
     }
 
-    /// Whether no node needs to be asked before the next round.
+    /// Returns whether no node needs to be asked before the next round.
     fn settled(&self) -> bool {
         self.round_won() || self.covered()
     }
 
-    /// Whether it is extended for as long as it may be held.
+    /// Returns whether the lease is extended for as long as it may be held.
     fn covered(&self) -> bool {
         self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
     }
@@ -300,8 +304,9 @@ impl LeaseState {
     }
 }
 
-/// A third of the TTL from now, or a little sooner: on a tick of the wheel, so that leases that are due at about the same
-/// time travel together. There are many ticks, so that no node gets all leases at once.
+/// Returns the time of the next renewal: a third of the TTL from now, rounded down to a tick of the wheel. So leases
+/// that are due at about the same time are renewed together. There are many ticks, so that no node gets all renewals
+/// at once. A lease that is not extended automatically has no next renewal.
 fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
     if !params.extended {
         return BootTime::from_nanos(u64::MAX);
@@ -321,7 +326,7 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// Ten seconds, of which 9,698 ms count, held on nodes 0 to 2 of 5 since 1,000 ms.
+    /// A lease of ten seconds, of which 9,698 ms are valid, held on nodes 0 to 2 of 5 since 1,000 ms.
     fn held() -> LeaseState {
         let second = Duration::from_secs(1);
         let params = LeaseParams {
@@ -419,8 +424,8 @@ mod tests {
         assert!(held.due(at(2000)).is_empty());
     }
 
-    /// Once such an answer was dropped whole, and its node was never asked again: a lease that a flushed node
-    /// had lost was not repaired there.
+    /// Regression test: such an answer was once discarded without a retry, and its node was never asked again. A
+    /// lease that a flushed node had lost was not repaired there.
     #[test]
     fn a_node_whose_answer_does_not_count_is_asked_again() {
         let mut held = held();
@@ -432,7 +437,7 @@ mod tests {
         held.discount(at(8000), 4);
         (0..2).for_each(|node| held.count(at(8000), &extended(node, 7800)));
         (2..4).for_each(|node| held.count(at(8000), &late(node, 7800)));
-        assert_eq!(held.round_since(at(7700)), Some(false), "nobody is waited for");
+        assert_eq!(held.round_since(at(7700)), Some(false), "no node is awaited");
         assert_eq!(held.due(at(8600)), [2, 3, 4], "and before the next round where this one needs it");
     }
 

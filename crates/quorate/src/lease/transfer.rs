@@ -1,4 +1,4 @@
-//! A lease that its holder hands to a worker by name.
+//! The transfer of a lease from its holder to a named worker.
 
 use crate::{
     config::{QuorumConfig, SettingError},
@@ -8,36 +8,38 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How long a lease waits for its heir, at most.
+/// The longest time for which a lease is reserved for its successor.
 const RESERVED_FOR: Duration = Duration::from_secs(1);
 
-/// Why a lease was not handed to the worker that was named. It is over all the same: whoever comes first gets it.
+/// The reason why a lease was not transferred to the named worker. The lease has ended all the same: any client may
+/// acquire it next.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// No worker can be called so.
+    /// No worker can have that name.
     #[error(transparent)]
     Heir(#[from] SettingError),
-    /// It had ended before.
+    /// The lease had ended before.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
-    /// Fewer than a majority of nodes reserved it; the others were freed.
-    #[error("the lease is over, but too few nodes keep it for its heir: {0}")]
+    /// Fewer than a majority of nodes reserved the lease; the other nodes released it.
+    #[error("the lease is over, but too few nodes keep it for its successor: {0}")]
     NotReserved(Arc<Report>),
 }
 
 impl Lease {
-    /// Ends the lease, and keeps what it was on for `worker`, who should be waiting for it: for the duration that is
-    /// returned, one second or the TTL at most, only an attempt by a worker of that name
-    /// ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) gets it; every other client finds it held. Then it is free
-    /// for all. The heir's token is larger, as any later one.
+    /// Ends the lease, and reserves the resource for `worker`, which should be waiting for it. For the duration that
+    /// is returned, one second or the TTL at most, only an attempt by a worker of that name
+    /// ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) acquires it; every other client finds it held.
+    /// After that any client may acquire it. The successor's token is larger, as the token of any later lease is.
     ///
-    /// The name is all that the heir shows: any process that calls itself so may come, and of two the first gets
-    /// it. One that waits in an acquire is woken as by a release, and goes before those who wait in line.
-    /// It comes to write, or for the plain lock: its readers find the lease held, as everybody does.
+    /// Only the name identifies the successor: any process that uses it may acquire the resource, and of two such
+    /// processes the first one does. A successor that waits in an acquire is woken as by a release, and goes before
+    /// the waiters in the queue. The reservation is for a writer or a plain lock: readers of the successor find the
+    /// lease held, as every other client does.
     ///
     /// # Errors
-    /// [`TransferError`]: the lease is over in each case, and released where it was not reserved.
+    /// [`TransferError`]: the lease has ended in each case, and is released where it was not reserved.
     ///
     /// # Cancel safety
     /// The lease ends and the requests leave at the first poll, or the lease is released at the drop of the future.
@@ -45,9 +47,9 @@ impl Lease {
         self.hand_over(worker).await
     }
 
-    /// As [`Lease::transfer_to`], for a lease that others look at: they see it ended.
+    /// Does the same as [`Lease::transfer_to`], for a lease that other handles view: they see that it has ended.
     pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, TransferError> {
-        QuorumConfig::validate_worker("the heir", worker)?;
+        QuorumConfig::validate_worker("the successor", worker)?;
         let pool = Arc::clone(self.inner().pool());
         let env = pool.env();
         if !self.is_valid() {

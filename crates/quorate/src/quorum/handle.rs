@@ -125,7 +125,7 @@ impl Quorum {
         Err(NotReady { report: pool.report_of(&status) })
     }
 
-    /// Asks the nodes who holds `resource`.
+    /// Asks the nodes for the holder of `resource`.
     ///
     /// # Errors
     /// [`InspectError`] where fewer than a majority answered.

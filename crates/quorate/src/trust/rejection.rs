@@ -37,7 +37,7 @@ pub enum VoteRejection {
         /// This worker's node set.
         ours: Arc<str>,
     },
-    /// The node's marker names another value of a [shared setting](super::SharedSettings).
+    /// The node's marker names another value of a [shared setting](crate::quorum::SharedSettings).
     #[error(
         "its marker says {} {}, this worker's is {}; the safety of every worker depends on it: give every worker the \
          same {} (to change it for all, stop every worker and delete each node's marker, on Redis the key quorate:node, \

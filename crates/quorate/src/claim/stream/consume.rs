@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-/// How many messages may wait for other workers, for each place of the concurrency.
+/// The default maximum of messages that wait for other workers, for each unit of the concurrency.
 const WAITING_PER_PLACE: usize = 4;
 
-/// A consumer, before it runs: made by [`Claims::consume`].
+/// A consumer that is not running yet, made by [`Claims::consume`].
 #[must_use = "nothing is pulled before `until` is awaited"]
 pub struct Consume<S, M, H> {
     pub(super) claims: Claims,
@@ -39,11 +39,11 @@ type OnEnd<M> = dyn Fn(&Ended<M>) + Send + Sync;
 type OnSourceError = dyn Fn(&str) + Send + Sync;
 
 impl Claims {
-    /// Handles the messages of `source`: each is claimed, handled by `handler`, recorded as done, and acked. See
-    /// [the module](crate::claim::stream) for what becomes of those for which that does not work out.
+    /// Handles the messages of `source`: each is claimed, handled by `handler`, recorded as done, and
+    /// acked. [The module](crate::claim::stream) lists every other outcome of a message.
     ///
-    /// `source` is a stream of [`Message`]s, or of `Result`s of them: after an error it is asked again, after 50 ms and
-    /// then later each time, every 5 s at least.
+    /// `source` is a stream of [`Message`]s, or of `Result`s of them. After an error the source is polled
+    /// again after 50 ms. The pause grows with each further error, to 5 s at most.
     pub fn consume<S, H, F, T, E>(
         &self,
         source: S,
@@ -71,59 +71,65 @@ impl Claims {
 }
 
 impl<S, M: Message, H> Consume<S, M, H> {
-    /// Sets how many messages are claimed and handled at once, at least one. No message is pulled from the source while
-    /// none of these places is free. Default 16.
+    /// Sets how many messages are claimed and handled at once, at least one. No message is pulled from the
+    /// source while this many are in flight. Default 16.
     pub fn concurrency(mut self, most: usize) -> Self {
         self.options.concurrency = most.max(1);
         self
     }
 
-    /// Sets how many messages may wait for other workers, at least one: nothing more is pulled from the source while so
-    /// many wait. Messages that were pulled before may still join them, so that at most [`Consume::concurrency`] more are
-    /// held. A second copy of a message that is being handled here waits as well. Default four times the concurrency.
+    /// Sets how many messages may wait for other workers, at least one. No more messages are pulled from
+    /// the source while this many wait. Messages pulled before may still join them, so at most
+    /// [`Consume::concurrency`] more are held. A second copy of a message that is being handled here waits
+    /// as well. Default four times the concurrency.
     ///
-    /// While the source is not read, messages behind the waiting ones are not handled here, even if no other worker handles
-    /// them. This lasts until one of the waiting messages is done, free, or out of [`Consume::patience`]. Where N workers
-    /// are given the same messages in the same order, all of them stay busy if N - 1 times the concurrency may wait.
+    /// While no messages are pulled, messages behind the waiting ones are not handled here, even if no
+    /// other worker handles them. This lasts until one of the waiting messages is done, free, or out of
+    /// [`Consume::patience`]. If N workers receive the same messages in the same order, all of them stay
+    /// busy if N - 1 times the concurrency may wait.
     pub fn max_waiting(mut self, most: usize) -> Self {
         self.options.max_waiting = Some(most.max(1));
         self
     }
 
-    /// How long handlers may go on after the shut-down. Default 10 s.
+    /// Sets the time for which handlers may continue after the shutdown. Default 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.options.grace = grace;
         self
     }
 
-    /// Sets how long a message waits while another worker handles it. It is looked at again until it is done or free;
-    /// after this time it is logged, ends as [`Outcome::InProgress`](super::Outcome::InProgress), and is left to the source
-    /// to bring it again. Default 30 s; zero for not at all.
+    /// Sets how long a message waits while another worker handles it. The message is claimed again, at
+    /// growing intervals, until it is done or free. After this time it is logged, ends as
+    /// [`Outcome::InProgress`](super::Outcome::InProgress), and is left to the source, which may deliver it
+    /// again. Default 30 s; zero means no waiting.
     ///
-    /// The time counts from when the other worker was first found to handle the message, and anew after an outage of the
-    /// quorum. Use `Duration::MAX` for a source that brings a message only once: such a message waits until another worker
-    /// has done it, or until its claim is free.
+    /// The time counts from when the other worker was first found to handle the message, and starts again
+    /// after an outage of the quorum. Use `Duration::MAX` for a source that delivers a message only once.
+    /// Such a message then waits until another worker has completed it, or until its claim is free.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.options.patience = patience;
         self
     }
 
-    /// Told how each message ended, in the consumer's own task: it must not block.
+    /// Sets a hook that is called with the outcome of each message, in the consumer's own task. It must not
+    /// block.
     pub fn on_end(mut self, hook: impl Fn(&Ended<M>) + Send + Sync + 'static) -> Self {
         self.options.on_end = Some(Arc::new(hook));
         self
     }
 
-    /// Told of each error of the source, in the consumer's own task: it must not block.
+    /// Sets a hook that is called with each error of the source, in the consumer's own task. It must not
+    /// block.
     pub fn on_source_error(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.options.on_source_error = Some(Arc::new(hook));
         self
     }
 
-    /// Given the messages that cannot be handled: those that are [given up](Claims::max_attempts), in place of the claims'
-    /// [own hook](Claims::dead_letter), and those whose id no claim can have. Once it has one, the message is acked; where it
-    /// fails, or is missing, the message is left to the source. It may be given a message again: after a crash, by its
-    /// redelivery.
+    /// Sets a hook that takes the messages that cannot be handled: those that are [given
+    /// up](Claims::max_attempts), in place of the claims' [own hook](Claims::dead_letter), those whose id
+    /// is not valid for a claim, and those whose id was used with another payload. Once the hook has taken
+    /// a message, it is acked. If the hook fails, or is missing, the message is left to the source. The
+    /// hook may receive a message again if the source redelivers it after a crash.
     pub fn on_dead<D, F, E>(mut self, hook: D) -> Self
     where
         D: Fn(DeadMessage<M>) -> F + Send + Sync + 'static,
@@ -137,18 +143,18 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Runs until the source and all its messages have ended, or until `shutdown` completes, with whatever output: then nothing
-    /// more is pulled, handlers may go on for the grace, and the remaining messages are abandoned. The end of the quorum is a
-    /// shutdown too.
+    /// Runs until the source and all its messages have ended, or until `shutdown` completes, with any
+    /// output. After the shutdown no more messages are pulled, handlers may continue for the grace period,
+    /// and the remaining messages are abandoned. The end of the quorum is a shutdown too.
     ///
     /// # Errors
-    /// [`ClaimError`] for timings of the claims that cannot work; nothing has been pulled then. And where only an operator
-    /// can fix what keeps a majority of nodes from voting, and none has voted since the quorum was built: then every
-    /// message that was pulled is left to the source.
+    /// [`ClaimError`] if the claims' timings cannot work: no message has been pulled then. Also if only an
+    /// operator can fix what keeps a majority of nodes from voting, and no majority could vote since the
+    /// quorum was built: every message that was pulled is then left to the source.
     ///
     /// # Cancel safety
-    /// Dropping it drops every handler at its next await point and abandons their messages; nothing is acked. What
-    /// was pulled and not acked is the source's to bring again.
+    /// Dropping it drops every handler at its next await point and abandons their messages; nothing is
+    /// acked. The source must deliver messages again that were pulled and not acked.
     pub async fn until<F, T, E>(self, shutdown: impl Future) -> Result<Consumed, ClaimError>
     where
         S: Stream,

@@ -2,7 +2,7 @@ use crate::{claim::ClaimHandle, lease::LeaseLost, node::FencingToken};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// A message that is ours to handle, as its handler gets it.
+/// A claimed message, as its handler receives it.
 #[derive(Debug)]
 pub struct Delivery<M> {
     message: Arc<M>,
@@ -15,31 +15,32 @@ impl<M> Delivery<M> {
         Self { message, claim, stop }
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &Arc<M> {
         &self.message
     }
 
-    /// A look at the claim.
+    /// Returns a view of the claim.
     pub fn claim(&self) -> &ClaimHandle {
         &self.claim
     }
 
-    /// The fencing token, whether or not the claim is still ours.
+    /// Returns the fencing token, whether or not this worker still holds the claim.
     pub fn token(&self) -> FencingToken {
         self.claim.token()
     }
 
-    /// The fencing token, if the claim is ours at this moment: pass it to the write that follows.
+    /// Returns the fencing token if this worker holds the claim at this moment: pass it to the write that
+    /// follows.
     ///
     /// # Errors
-    /// [`LeaseLost`] once it is not.
+    /// [`LeaseLost`] once the claim has ended.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.claim.fencing_token()
     }
 
-    /// Fires when the handler should come to its end: the consumer shuts down (and drops it after the grace), or
-    /// the claim cannot be extended.
+    /// Returns the token that is cancelled when the handler should finish: the consumer shuts down (and
+    /// drops the handler after the grace period), or the claim cannot be extended.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }

@@ -1,9 +1,10 @@
-//! The messages that a consumer has pulled: how many more may be pulled, which are claimed next, which wait and until
-//! when. Pure.
+//! The bookkeeping of the messages that a consumer has pulled. It decides how many more may be pulled,
+//! which are claimed next, and which wait until when. It is pure.
 //!
-//! A message takes up one of `most` places while it is claimed or handled, and while too few nodes answer. A message
-//! that another worker handles is in the waiting room instead. A full waiting room stops pulling, never claiming: the
-//! messages in it move to a free place as soon as their pause is over, so that it always empties.
+//! A message occupies one of `most` slots while it is claimed or handled, and while too few nodes answer. A
+//! message that another worker handles is in the waiting room instead. So is a *twin*, a further copy of a
+//! message that is busy here. A full waiting room stops pulling, but never claiming: its messages move to a
+//! free slot as soon as their pause is over, so that it always empties.
 
 use crate::env::BootTime;
 use std::{
@@ -12,29 +13,30 @@ use std::{
     time::Duration,
 };
 
-/// The first pause before a message is looked at again, and the longest.
+/// The first pause before a waiting message is claimed again, and the longest pause.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 
-/// A message, by the order in which it was pulled.
+/// The number of a message, in the order of pulling.
 pub(super) type Number = u64;
 
 /// All messages that have been pulled and have not ended.
 #[derive(Debug)]
 pub(super) struct InFlightWindow<M> {
-    /// How many messages may be claimed, handled, or held back by a missing quorum.
+    /// The maximum number of messages that are claimed, handled, or held back by a missing quorum.
     most: usize,
-    /// From how many waiting messages on nothing more is pulled. Those that were pulled before may still join them.
+    /// The number of waiting messages from which on no more are pulled. Messages pulled before may still
+    /// join them.
     max_waiting: usize,
     patience: Duration,
     pulled: Number,
     held: BTreeMap<Number, Held<M>>,
     fresh: BTreeSet<Number>,
-    /// When to look again.
+    /// The times at which waiting messages are claimed again.
     waiting: BTreeSet<(BootTime, Number)>,
-    /// Ids that are being claimed or handled: a twin waits for them.
+    /// The ids that are being claimed or handled. Twins wait for them.
     busy: BTreeSet<Arc<str>>,
-    /// How many are in the waiting room.
+    /// The number of messages in the waiting room.
     others: usize,
 }
 
@@ -43,29 +45,30 @@ struct Held<M> {
     message: Arc<M>,
     id: Arc<str>,
     since: BootTime,
-    /// When another worker was first found to handle it: its patience counts from then.
+    /// The time at which another worker was first found to handle it, from which its patience counts.
     elsewhere_since: Option<BootTime>,
-    /// How many times in a row another worker was found to handle it, or too few nodes answered.
+    /// The number of consecutive claims, after the first, that had the same result: another worker handles
+    /// it, or too few nodes answered.
     looks: u32,
-    /// Whether too few nodes answered the last time.
+    /// True if too few nodes answered the last time.
     away: bool,
     place: Place,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// To be claimed.
+    /// Pulled, and not claimed yet.
     Fresh,
     /// Being claimed, handled or handed to the dead-letter hook.
     Busy,
-    /// In the waiting room: another worker handles it, or a twin of it is busy here.
+    /// In the waiting room until this time: another worker handles it, or a twin of it is busy here.
     Elsewhere(BootTime),
-    /// Too few nodes answered.
+    /// Waiting until this time, since too few nodes answered.
     Away(BootTime),
 }
 
 impl Place {
-    /// Returns whether it takes up one of the places, rather than of the waiting room.
+    /// Returns whether it occupies a slot, rather than a place in the waiting room.
     fn counts(self) -> bool {
         !matches!(self, Self::Elsewhere(_))
     }
@@ -91,7 +94,7 @@ impl<M> InFlightWindow<M> {
         if self.others < self.max_waiting { self.free() } else { 0 }
     }
 
-    /// Returns how many places are free, for messages that are pulled or leave the waiting room.
+    /// Returns how many slots are free, for messages that are pulled or leave the waiting room.
     fn free(&self) -> usize {
         self.most.saturating_sub(self.held.len() - self.others)
     }
@@ -100,18 +103,18 @@ impl<M> InFlightWindow<M> {
         self.held.is_empty()
     }
 
-    /// A message has been pulled, and is to be claimed by `id`.
+    /// Adds a pulled message that is to be claimed by `id`.
     pub(super) fn pull(&mut self, message: Arc<M>, id: Arc<str>, now: BootTime) {
         let number = self.add(message, id, now, Place::Fresh);
         self.fresh.insert(number);
     }
 
-    /// A message has been pulled that no claim can have.
+    /// Adds a pulled message for which no claim is needed or possible. It counts as busy.
     pub(super) fn pull_unusable(&mut self, message: Arc<M>, now: BootTime) -> Number {
         self.add(message, Arc::default(), now, Place::Busy)
     }
 
-    /// What to claim now: each id once.
+    /// Returns the messages to claim now, each id at most once, and marks them as busy.
     pub(super) fn batch(&mut self, now: BootTime) -> Vec<(Number, Arc<str>)> {
         let due = self.waiting.iter().take_while(|(at, _)| *at <= now).map(|(_, number)| *number);
         let mut free = self.free();
@@ -120,7 +123,8 @@ impl<M> InFlightWindow<M> {
             let Some(held) = self.held.get(&number) else { continue };
             let (id, place) = (Arc::clone(&held.id), held.place);
             if self.busy.contains(&id) {
-                // A twin: it is likely to be done soon. Its patience has not begun.
+                // The first message with this id is likely to be done soon. Waiting for it does not start
+                // the patience of the twin.
                 match place {
                     Place::Away(_) => self.wait(number, Place::Away(now + LOOK_AGAIN)),
                     _ => self.wait(number, Place::Elsewhere(now + LOOK_AGAIN)),
@@ -140,8 +144,8 @@ impl<M> InFlightWindow<M> {
         batch
     }
 
-    /// Another worker handles it, and may be done after `retry_after`: the message waits. Returns `false` where its
-    /// patience is over instead, so that it is left to the source.
+    /// Makes the message wait, since another worker handles it and may be done after `retry_after`. Returns
+    /// `false` if its patience is over instead, so that it is left to the source.
     pub(super) fn elsewhere(&mut self, number: Number, retry_after: Option<Duration>, now: BootTime) -> bool {
         let patience = self.patience;
         let Some(held) = self.held.get_mut(&number) else { return true };
@@ -149,21 +153,22 @@ impl<M> InFlightWindow<M> {
         held.away = false;
         let since = *held.elsewhere_since.get_or_insert(now);
         let left = now.until(since + patience);
-        // A message that is left to the source keeps its id until it has ended: a twin that went ahead would lose the
-        // mark by that end.
+        // The id of a message that is left to the source stays busy until the message has ended. If a twin
+        // were claimed earlier, that end would remove the twin's mark.
         if left.is_zero() {
             return false;
         }
         held.looks = if first { 0 } else { held.looks.saturating_add(1) };
-        // The other worker is seldom busy with it for as long as its claim could last.
+        // The other worker is seldom busy for as long as its claim could last, so `retry_after` only
+        // shortens the pause.
         let pause = pause(held.looks).min(retry_after.unwrap_or(Duration::MAX).max(LOOK_AGAIN)).min(left);
         self.idle(number);
         self.wait(number, Place::Elsewhere(now + pause));
         true
     }
 
-    /// Too few nodes answered: the message waits, and takes up a place. Its patience begins anew when a quorum says that
-    /// another worker handles it. Returns whether this is the first time in a row.
+    /// Makes the message wait in its slot, since too few nodes answered. Its patience starts again when a
+    /// quorum reports that another worker handles it. Returns whether this is the first time in a row.
     pub(super) fn away(&mut self, number: Number, now: BootTime) -> bool {
         self.idle(number);
         let Some(held) = self.held.get_mut(&number) else { return false };
@@ -178,25 +183,25 @@ impl<M> InFlightWindow<M> {
 
     /// Returns when a message is to be claimed again.
     pub(super) fn next_look(&self) -> Option<BootTime> {
-        // Without a free place only a message that has one already can be.
+        // Without a free slot, only a message that already has one can be claimed.
         let free = self.free() > 0;
         let can = |number: &Number| free || self.held.get(number).is_some_and(|held| held.place.counts());
         self.waiting.iter().find(|(_, number)| can(number)).map(|(at, _)| *at)
     }
 
-    /// The message itself.
+    /// Returns the message.
     pub(super) fn message(&self, number: Number) -> Option<&Arc<M>> {
         self.held.get(&number).map(|held| &held.message)
     }
 
-    /// It has ended: the message, and since when it was here.
+    /// Removes a message that has ended. Returns it with the time at which it was pulled.
     pub(super) fn end(&mut self, number: Number) -> Option<(Arc<M>, BootTime)> {
         self.idle(number);
         self.move_to(number, Place::Busy);
         self.held.remove(&number).map(|held| (held.message, held.since))
     }
 
-    /// Everything that has not ended.
+    /// Returns all messages that have not ended.
     pub(super) fn rest(&self) -> Vec<Number> {
         self.held.keys().copied().collect()
     }
@@ -210,7 +215,7 @@ impl<M> InFlightWindow<M> {
         self.pulled
     }
 
-    /// Its id may be claimed again.
+    /// Unmarks its id, if it was busy, so that the id may be claimed again.
     fn idle(&mut self, number: Number) {
         if let Some(held) = self.held.get(&number)
             && held.place == Place::Busy
@@ -238,7 +243,7 @@ impl<M> InFlightWindow<M> {
     }
 }
 
-/// Longer each time.
+/// Returns the pause before the next claim, which doubles each time up to the longest.
 fn pause(looks: u32) -> Duration {
     LOOK_AGAIN.saturating_mul(1 << looks.min(8)).min(LOOK_AT_LEAST_EVERY)
 }
@@ -321,7 +326,8 @@ mod tests {
             looks.push(now);
         }
         assert_eq!(looks, [100, 300, 700, 1500, 3100, 6300, 10_000].map(at));
-        // As soon as the other's claim may have ended, where that is known.
+        // The message is claimed again as soon as the other worker's claim may have ended, if that is
+        // known.
         pull(&mut hand, "b", 20_000);
         let batch = hand.batch(at(20_000));
         assert!(hand.elsewhere(batch[0].0, Some(Duration::from_millis(1)), at(20_000)));
@@ -355,7 +361,8 @@ mod tests {
             pulled.push(id);
         }
         assert_eq!(pulled, ["a", "b", "c"]);
-        // They are claimed again, as many at once as there are places; the third as soon as one of them is free.
+        // They are claimed again, as many at once as there are slots; the third as soon as one of them is
+        // free.
         assert_eq!((hand.room(), hand.next_look()), (0, Some(at(100))));
         let batch = hand.batch(at(100));
         assert_eq!((ids(&batch), hand.next_look()), (vec!["a", "b"], None));
@@ -379,7 +386,7 @@ mod tests {
     #[test]
     fn patience_begins_when_another_worker_is_found_at_it() {
         let mut hand = hand(2);
-        // Here for a minute, without a quorum, and behind a twin.
+        // The message was here for a minute without a quorum, and another behind a twin.
         ["a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
         let first = hand.batch(at(0))[0].0;
         assert!(hand.away(first, at(0)) && !hand.away(first, at(60_000)));
@@ -389,7 +396,7 @@ mod tests {
         let twin = hand.batch(at(70_100));
         let twin = twin.iter().find(|(number, _)| *number != batch[0].0);
         assert!(twin.is_none_or(|(number, _)| hand.elsewhere(*number, None, at(70_100))));
-        // An outage of the quorum starts it anew.
+        // An outage of the quorum starts the patience again.
         let mut hand = InFlightWindow::new(1, 1, Duration::from_secs(10));
         pull(&mut hand, "b", 0);
         let number = hand.batch(at(0))[0].0;

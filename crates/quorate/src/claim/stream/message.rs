@@ -1,64 +1,68 @@
 use crate::{claim::Fingerprint, plain::plain};
 use std::{convert::Infallible, fmt::Display, future, sync::Arc};
 
-/// How much of what is wrong with an id is repeated, in bytes.
+/// The maximum length of an invalid id that an error repeats, in bytes.
 const SHOWN: usize = 120;
 
-/// A message of some source: an id, and a way to tell the source that it need not come again.
+/// A message of a source: an id, and a way to acknowledge it to the source.
 ///
-/// Pairs `(id, payload)` are messages of a source that wants no ack; triples `(id, payload, ack)` are acked by
-/// calling `ack`.
+/// A pair `(id, payload)` is a message of a source that needs no ack. A triple `(id, payload, ack)` is
+/// acked by calling `ack`.
 pub trait Message: Send + Sync + 'static {
-    /// Why the source did not take an ack.
+    /// The error of a failed ack.
     type Error: Display + Send;
 
-    /// What it is claimed by: the same for every copy of the message, and for no other.
+    /// Returns the id by which it is claimed: the same for every copy of the message, and for no other
+    /// message.
     ///
     /// # Errors
-    /// [`BadId`] where it has none that can be read: such a message goes to the dead-letter hook.
+    /// [`BadId`] if it has no readable id: such a message goes to the dead-letter hook.
     fn id(&self) -> Result<&str, BadId>;
 
-    /// What tells its payload from others, where the same id with another payload is to be found out: such a message
-    /// goes to the dead-letter hook. It costs a round trip more a claim. Default none.
+    /// Returns a fingerprint of its payload, if the same id with another payload is to be detected: such a
+    /// message goes to the dead-letter hook. A fingerprint costs one more round trip for each claim.
+    /// Default none.
     fn fingerprint(&self) -> Option<Fingerprint> {
         None
     }
 
-    /// Whether nothing is left of it to handle (the source has deleted it, say): it is acked at once, and not claimed.
-    /// Default no.
+    /// Returns whether there is nothing left to handle, for instance because the source has deleted the
+    /// message. Such a message is acked at once, and not claimed. Default `false`.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// Tells the source that the message is done. Called once it is, and possibly for several copies.
+    /// Acknowledges to the source that the message is done. Called once it is done, possibly for several
+    /// copies.
     ///
     /// # Cancel safety
-    /// It is dropped where the consumer is: what was not acked comes again, and is known to be done then.
+    /// The future is dropped if the consumer is dropped. A message that was not acked is delivered again,
+    /// and is then known to be done.
     fn ack(&self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Tells the source that the message will not be acked here, for sources that bring it again sooner then. The
-    /// default is to say nothing.
+    /// Notifies the source that the message will not be acked here, for sources that redeliver it sooner
+    /// then. Does nothing by default.
     ///
     /// # Cancel safety
-    /// It is dropped where the consumer is: the source finds out by itself.
+    /// The future is dropped if the consumer is dropped. The source then detects the missing ack by itself.
     fn leave(&self) -> impl Future<Output = ()> + Send {
         future::ready(())
     }
 }
 
-/// What a stream may consist of: messages, or results of a source that can fail and go on.
+/// An item of a source: a message, or the result of a source that can fail and continue.
 pub trait Incoming {
-    /// The messages.
+    /// The type of the message.
     type Message: Message;
 
-    /// The message, or what went wrong with the source.
+    /// Returns the message, or the error of the source.
     ///
     /// # Errors
-    /// Words for people.
+    /// The text of the source's error, for people.
     fn message(self) -> Result<Self::Message, Arc<str>>;
 }
 
-/// An id that no claim can have, and why.
+/// The error for an id that no claim can have, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct BadId {
@@ -66,17 +70,17 @@ pub struct BadId {
 }
 
 impl BadId {
-    /// Because of `why`, of which control characters are taken out, and what is too long.
+    /// Creates the error with the reason `why`, without control characters and cut to the maximum length.
     pub fn new(why: &str) -> Self {
         Self { why: plain(why, SHOWN * 2).into() }
     }
 
-    /// Because these bytes are no UTF-8.
+    /// Creates the error for an id that is not UTF-8.
     pub fn not_utf8(bytes: &[u8]) -> Self {
         Self::new(&format!("the message id {:?} is not UTF-8", plain(&String::from_utf8_lossy(bytes), SHOWN)))
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn why(&self) -> &Arc<str> {
         &self.why
     }

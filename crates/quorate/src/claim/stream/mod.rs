@@ -1,19 +1,21 @@
-//! Claims for a stream of messages: an adaptor between any source and a handler.
+//! Consuming a stream of messages under claims: an adaptor between any source and a handler.
 //!
 //! # What is not guaranteed
 //!
-//! A message is handled again where its worker ended between the handler's effect and *done*, and where *done* has
-//! been forgotten: what must not happen twice compares [`Delivery::fencing_token`]'s token in its own transaction. What is
-//! not acked comes again only if the source brings it again: the adaptor keeps nothing over a restart. Messages are
-//! handled in no order.
+//! A message is handled again if its worker ended between the handler's effect and the done record, or if
+//! the done record was lost. An effect that must not happen twice must compare the token of
+//! [`Delivery::fencing_token`] in its own transaction. A message that is not acked returns only if the
+//! source delivers it again: the adaptor keeps nothing over a restart. Messages are handled in no
+//! particular order.
 //!
-//! With a source that brings each message only once, a message is lost to this worker if it ends without being done:
-//! where its handler fails, its claim is lost, its attempts are used up, its patience is over, or the consumer is shut
-//! down. Each such message is logged as a warning and reported to [`Consume::on_end`], and [`Consumed`] counts them.
-//! Let the handler retry what may succeed later, and set [`Consume::patience`] to `Duration::MAX`. Where every worker is
-//! given every message, a message of a killed worker waits at the others and is handled there.
+//! With a source that delivers each message only once, a message is lost to this worker if it ends without
+//! being done. This happens if its handler fails, its claim is lost, its attempts are used up, its patience
+//! is over, or the consumer is shut down. Each such message is logged as a warning and reported to
+//! [`Consume::on_end`], and [`Consumed`] counts them. Let the handler retry what may succeed later, and set
+//! [`Consume::patience`] to `Duration::MAX`. If every worker receives every message, a message of a killed
+//! worker waits at the other workers and is handled there.
 //!
-//! # In short
+//! # Example
 //!
 //! ```
 //! use futures_util::stream;
@@ -23,7 +25,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
 //! # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
-//! // Any stream: here of ids and payloads, and one message is there twice.
+//! // Any stream: here of ids and payloads. One message is delivered twice.
 //! let source = stream::iter([("order-1", "tea"), ("order-2", "milk"), ("order-1", "tea")]);
 //! let handle = |order: Delivery<(&'static str, &'static str)>| async move {
 //!     println!("{} under token {}", order.message().1, order.fencing_token()?);
@@ -41,23 +43,24 @@
 //! # }
 //! ```
 //!
-//! # What becomes of a message
+//! # Outcomes
 //!
-//! | outcome | acked | what comes next |
+//! | outcome | acked | consequence |
 //! | --- | --- | --- |
-//! | handled: *done* is at a majority | yes | |
+//! | handled: a majority stores the done record | yes | |
 //! | duplicate: it was done before | yes | |
 //! | in progress: another worker handles it, and [`Consume::patience`] is over | no | logged and left to the source |
-//! | failed: the handler said so, or panicked | no | abandoned: whoever is brought it again may claim it at once |
-//! | poisoned: its [attempts](crate::claim::Claims::max_attempts) are used up | once the dead-letter hook has it | |
-//! | unusable: no claim can have its id, or the id was another payload's | once the dead-letter hook has it | |
-//! | gone: the source has nothing left of it | yes | |
-//! | lost: the claim was lost under the handler, which was dropped | no | another handles it, or has |
-//! | unrecorded: handled, but *done* is at no majority | no | it is handled again, unless a later look finds it done |
-//! | stopped: at the shut-down | no | abandoned |
+//! | failed: the handler returned an error, or panicked | no | abandoned: a worker that receives it again may claim it at once |
+//! | dead-lettered: its [attempts](crate::claim::Claims::max_attempts) are used up | once the dead-letter hook has taken it | |
+//! | unusable: its id is not valid for a claim, or was used with another payload | once the dead-letter hook has taken it | |
+//! | gone: the source has deleted it | yes | |
+//! | lost: the claim was lost while the handler ran, and the handler was dropped | no | another worker may handle it, or has handled it |
+//! | unrecorded: handled, but no majority stores the done record | no | it is handled again, unless a later claim finds it done |
+//! | stopped: the consumer was shut down | no | abandoned |
 //!
-//! A message that another worker handles waits until it is done or free. While as many wait as
-//! [may](Consume::max_waiting), or too few nodes answer, nothing more is pulled from the source, and nothing ends.
+//! A message that another worker handles waits until it is done or free. While [the
+//! maximum](Consume::max_waiting) of messages wait, or too few nodes answer, no more messages are pulled
+//! from the source, and no message ends for that reason.
 
 mod consume;
 mod delivery;

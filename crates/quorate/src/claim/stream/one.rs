@@ -1,4 +1,5 @@
-//! One message: its handler, *done*, the ack.
+//! The work on one message: its handler, its done record, its ack, and its hand-over to the dead-letter
+//! hook.
 
 use super::{Acked, DeadMessage, Delivery, Message, Outcome};
 use crate::{
@@ -10,16 +11,16 @@ use futures_util::{FutureExt, future::BoxFuture};
 use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
-/// How much of a handler's error is kept, in bytes.
+/// The maximum length of a handler's error that is kept, in bytes.
 const WHY_MAX: usize = 1024;
 
-/// What is wrong where nobody takes what cannot be handled.
+/// The error for a message that cannot be handled when there is no dead-letter hook.
 const NO_HOOK: &str = "there is no dead-letter hook; give one with on_dead";
 
 /// The dead-letter hook.
 pub(super) type Dead<M> = dyn Fn(DeadMessage<M>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
 
-/// Handles a message that is claimed, records it as done, and only then acks it.
+/// Handles a claimed message, records it as done, and only then acks it.
 pub(super) async fn handle<M, H, F, T, E>(
     claim: Claim,
     message: Arc<M>,
@@ -33,11 +34,12 @@ where
     T: ClaimResult,
     E: Display,
 {
-    // Dropped before this, at a shut-down say, the attempt never began.
+    // If this future is dropped before this point, at a shutdown for instance, the attempt never began and
+    // its count is withdrawn.
     let claim = claim.started();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
-    // A panic in the handler's first words is one of the handler's as well.
+    // The handler is called inside this future, so that a panic before its first await is caught as well.
     // The error becomes text at once: it need not be `Send`.
     let work = async { handler(delivery).await.map_err(|error| error.to_string()) };
     let work = AssertUnwindSafe(work).catch_unwind();
@@ -67,7 +69,7 @@ where
     (outcome, acked)
 }
 
-/// Hands over a message whose limit of attempts is reached, under the claim that found it so.
+/// Hands over a message whose attempt limit is reached, under the claim that found it reached.
 pub(super) async fn give_up<M: Message>(
     claims: Claims,
     claim: Claim,
@@ -90,15 +92,15 @@ pub(super) async fn give_up<M: Message>(
             let (attempts, handed) = (poisoned.attempts, poisoned.at.is_some());
             (Outcome::DeadLettered { attempts }, given_up(&*message, handed, has_hook).await)
         }
-        // It is given up, so nothing else comes of it.
+        // `hand_over` returns no other outcome.
         _ => (Outcome::Stopped, Acked::No),
     }
 }
 
-/// Acks a message that is given up, once a hook has it.
+/// Acks a message that is given up, once a hook has taken it.
 pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
     let why = match (handed, has_hook) {
-        // A hook has it, here or elsewhere: only then is it recorded.
+        // A hook has taken it, here or on another worker: only then is it recorded.
         (true, _) => return ack(message).await,
         (false, false) => NO_HOOK,
         (false, true) => "the dead-letter hook failed",
@@ -107,7 +109,7 @@ pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bo
     Acked::Failed(why.into())
 }
 
-/// Hands a message that no claim can have to the hook, and acks it where that has it.
+/// Hands a message that cannot be claimed to the hook, and acks it if the hook takes it.
 pub(super) async fn bury<M: Message>(
     message: Arc<M>,
     why: Arc<str>,
@@ -134,7 +136,7 @@ async fn handed<M>(dead: Arc<Dead<M>>, letter: DeadMessage<M>) -> Result<(), Arc
     hook.await.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic)).into()))
 }
 
-/// Tells the source that the message is done.
+/// Acknowledges to the source that the message is done. A panic of the ack counts as a failure.
 pub(super) async fn ack<M: Message>(message: &M) -> Acked {
     match AssertUnwindSafe(message.ack()).catch_unwind().await {
         Ok(Ok(())) => Acked::Yes,
@@ -144,10 +146,11 @@ pub(super) async fn ack<M: Message>(message: &M) -> Acked {
 }
 
 async fn record(claim: Claim, result: &str) -> Outcome {
-    // Handled is handled: a result too long to keep is cut, rather than the work done again.
+    // The handler succeeded. A result that is too long is cut, since an error would cause the work to be
+    // repeated.
     match claim.complete(cut(result, RESULT_MAX)).await {
         Ok(_) => Outcome::Handled,
-        // Whoever had the claim after us was quicker to say so. Done it is.
+        // The worker of a later claim completed it first: the message is done.
         Err(CompleteError::AlreadyDone(done)) => Outcome::Duplicate { result: done.result },
         Err(why) => Outcome::Unrecorded { why },
     }

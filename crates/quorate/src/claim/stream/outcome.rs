@@ -4,72 +4,76 @@ use crate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// How a message ended, for [`Consume::on_end`](super::Consume::on_end).
+/// The end of a message, for [`Consume::on_end`](super::Consume::on_end).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Ended<M> {
     /// The message.
     pub message: Arc<M>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What the source knows of that.
+    /// The acknowledgement to the source.
     pub acked: Acked,
-    /// From when it was pulled.
+    /// The time since it was pulled.
     pub took: Duration,
 }
 
-/// What became of a message here.
+/// The outcome of a message at this consumer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Handled here; a majority has recorded it.
+    /// Handled here, and recorded as done by a majority.
     Handled,
-    /// It had been handled.
+    /// It had been handled before.
     Duplicate {
-        /// What came of it then.
+        /// The result of that handling.
         result: Arc<str>,
     },
-    /// Another worker handles it and [`Consume::patience`](super::Consume::patience) is over: it is left to the source.
+    /// Another worker handles it, and [`Consume::patience`](super::Consume::patience) is over: it is left
+    /// to the source.
     InProgress {
         /// The other worker, where a majority names the same one.
         holder: Option<Owner>,
     },
     /// The handler failed, or panicked. The message has been abandoned.
     Failed {
-        /// What it said.
+        /// The error, or the text of the panic.
         why: Arc<str>,
     },
-    /// As many attempts as may have begun, here and elsewhere, and none completed it: it is given up.
+    /// The attempt limit is reached, counting all workers, and no attempt has completed it: the message is
+    /// given up.
     DeadLettered {
-        /// How many had begun.
+        /// The number of attempts that had begun.
         attempts: u32,
     },
-    /// No claim can have its id, or its id was another payload's.
+    /// No claim can have its id, or the id was used with another payload.
     Unusable {
-        /// Why.
+        /// The reason.
         why: Arc<str>,
     },
-    /// Nothing is left of it to handle: the source has deleted it.
+    /// There is nothing left to handle: the source has deleted it.
     Gone,
-    /// The claim was lost while the handler ran, which has been dropped.
+    /// The claim was lost while the handler ran. The handler has been dropped.
     Lost,
-    /// The handler succeeded, but that could not be recorded.
+    /// The handler succeeded, but the message could not be recorded as done.
     Unrecorded {
-        /// Why.
+        /// The reason.
         why: CompleteError,
     },
-    /// The consumer was shut down before it was handled, or its handler did not end within the grace.
+    /// The consumer was shut down before the message was handled, or its handler did not end within the
+    /// grace period.
     Stopped,
 }
 
-/// What the source was told.
+/// The acknowledgement of a message to its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acked {
-    /// That the message is done.
+    /// The source accepted the ack: the message is done.
     Yes,
-    /// Nothing: it may bring the message again.
+    /// No ack was sent: the source may deliver the message again.
     No,
-    /// It could not be told, or the dead-letter hook failed or is missing: it may bring the message again.
+    /// The ack failed, or the dead-letter hook failed or is missing: the source may deliver the message
+    /// again.
     Failed(Arc<str>),
 }
 
@@ -79,15 +83,16 @@ pub enum Acked {
 pub struct DeadMessage<M> {
     /// The message.
     pub message: Arc<M>,
-    /// Why, for people.
+    /// The reason, for people.
     pub why: Arc<str>,
-    /// How many attempts had begun. None where no claim can have its id.
+    /// The number of attempts that had begun: 0 if the message is unusable, since no claim was made on it.
     pub attempts: u32,
-    /// The claim under which it is handed over, so that one worker does it. None where no claim can have its id.
+    /// The claim under which it is handed over, so that one worker does it. `None` if the message is
+    /// unusable, since no claim was made on it.
     pub claim: Option<ClaimHandle>,
 }
 
-/// How many messages ended how.
+/// The number of messages with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Consumed {
@@ -111,9 +116,9 @@ pub struct Consumed {
     pub unrecorded: u64,
     /// [`Outcome::Stopped`].
     pub stopped: u64,
-    /// Of all these, how many the source was told of.
+    /// The number of all these messages that were acked to the source.
     pub acked: u64,
-    /// How often the source failed.
+    /// The number of errors of the source.
     pub source_errors: u64,
 }
 

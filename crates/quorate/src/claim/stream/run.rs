@@ -1,4 +1,4 @@
-//! The shell around the hand: pulls, claims, starts handlers, and ends them.
+//! The task that runs a consumer: it pulls messages, claims them, starts their handlers, and ends them.
 
 use super::{
     Acked, Consume, Consumed, Delivery, Ended, Incoming, Message, Outcome,
@@ -16,15 +16,16 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::Futu
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// Rounds of claims under way at once. While they are, what comes gathers for the next.
+/// The maximum number of claim rounds in flight. Meanwhile further messages gather for the next round.
 const BATCHES: usize = 2;
-/// The first pause after an error of the source, and the longest: it may be one that is always there.
+/// The first pause after an error of the source, and the longest pause: the error may be permanent.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
-/// How long handlers that were told to end at once are waited for: those that yield end within it.
+/// The time to wait for handlers that are dropped at the end of the grace period. A handler that yields
+/// ends within it.
 const TO_END: Duration = Duration::from_secs(1);
 
-/// How much of an id and of an outcome a log line repeats, in bytes.
+/// The maximum lengths of an id and of an outcome in a log line, in bytes.
 const ID_MAX: usize = 120;
 const OUTCOME_MAX: usize = 500;
 
@@ -45,7 +46,7 @@ where
     E: Display + 'static,
 {
     let Consume { claims, source, handler, options } = consume;
-    // Timings that cannot work are told before anything is pulled.
+    // Timings that cannot work are reported before anything is pulled.
     claims.validate()?;
     let env = claims.quorum.env().clone();
     let hand = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
@@ -86,7 +87,7 @@ where
                 None => dry = true,
                 Some(incoming) => {
                     consumer.pull(incoming);
-                    // What is there already goes into the same round.
+                    // Messages that are available already join the same round.
                     while consumer.pulls()
                         && let Some(Some(incoming)) = source.next().now_or_never()
                     {
@@ -113,19 +114,20 @@ struct Consumer<M, H> {
     claims: Claims,
     handler: Arc<H>,
     options: Options<M>,
-    /// Tells handlers to come to their end.
+    /// Asks handlers to finish.
     stop: CancellationToken,
-    /// Ends them.
+    /// Drops the handlers that still run.
     kill: CancellationToken,
     rounds: FuturesUnordered<BoxFuture<'static, Verdicts>>,
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
     rest: Rest,
     consumed: Consumed,
-    /// Why a majority of nodes refuses this worker, where only an operator can fix that and it has never had a quorum.
+    /// The reason why a majority of nodes refuses this worker, if only an operator can fix it and the
+    /// worker has never had a quorum.
     refused: Option<ClaimError>,
 }
 
-/// Whether the source may be asked, or is left alone after its errors.
+/// The pause of the source after its errors.
 #[derive(Default)]
 struct Rest {
     failures: u32,
@@ -133,7 +135,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Longer after each error, until a message comes.
+    /// Starts a pause that grows with each error, until a message arrives.
     fn failed(&mut self, now: BootTime) {
         self.until = Some(now + ASK_AGAIN.saturating_mul(1 << self.failures.min(8)).min(ASK_AT_LEAST_EVERY));
         self.failures = self.failures.saturating_add(1);
@@ -177,7 +179,7 @@ where
         }
     }
 
-    /// Whether there is room for one message more, and the source is to be asked for it.
+    /// Returns whether there is room for one more message, and the source is not paused.
     fn pulls(&self) -> bool {
         self.hand.room() > 0 && self.rest.is_over(self.env.now())
     }
@@ -191,7 +193,8 @@ where
         }
     }
 
-    /// Begins a round for what is to be claimed, unless enough are under way.
+    /// Begins claim rounds for the messages that are to be claimed, while fewer than the maximum are in
+    /// flight.
     fn claim(&mut self) {
         while self.rounds.len() < BATCHES {
             let mut batch = self.hand.batch(self.env.now());
@@ -232,7 +235,7 @@ where
                 let acked = one::ack(&*message).await;
                 (Outcome::Duplicate { result: done.result }, acked)
             }),
-            // Handed over elsewhere, or before.
+            // It was handed over before, or by another worker.
             Ok(ClaimOutcome::DeadLettered(poisoned)) => {
                 let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
                 self.start(number, async move {
@@ -252,7 +255,8 @@ where
                 let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
-            // This worker was started with a mistake. One that has had a quorum waits: a password may be being rotated.
+            // This worker has a configuration error. A worker that has had a quorum waits instead: a
+            // password may be in rotation.
             Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
                 self.hand.away(number, now);
                 self.refused = Some(error);
@@ -265,7 +269,7 @@ where
         }
     }
 
-    /// Runs the end of a message in a task of its own, so that messages use all threads.
+    /// Runs the work on a message in a task of its own, so that messages use all threads.
     fn start(&mut self, number: Number, work: impl Future<Output = (Outcome, Acked)> + Send + 'static) {
         let kill = self.kill.clone();
         let task: ScopedTask<Option<(Outcome, Acked)>> = self.env.spawn_scoped(async move {
@@ -278,7 +282,7 @@ where
     }
 
     fn worked(&mut self, (number, worked): Worked) {
-        // A task that was ended with the quorum's, or with the grace, has not said how it ended.
+        // A task that was stopped with the quorum, or at the end of the grace period, has no outcome.
         let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Acked::No));
         self.end(number, outcome, acked);
     }
@@ -292,14 +296,14 @@ where
         }
     }
 
-    /// Logs the end of a message: as a warning where it was not handled and the source was not told so, since a source
-    /// that does not bring it again has lost it.
+    /// Logs the end of a message. It is a warning if the message was not acked, since a source that does
+    /// not redeliver it has lost it. Messages stopped by the shutdown are only counted there.
     fn log(&self, message: &M, outcome: &Outcome, acked: &Acked) {
         let set = &*self.claims.set;
         let id = message.id().map_or_else(|bad| plain(bad.why(), ID_MAX), |id| plain(id, ID_MAX));
         let outcome_text = plain(&outcome.to_string(), OUTCOME_MAX);
         match (outcome, acked) {
-            // The shut-down logs how many there are.
+            // The shutdown logs how many messages were stopped.
             (_, Acked::Yes) | (Outcome::Stopped, _) => {
                 tracing::debug!(set, id, ?acked, "a message ended: {outcome_text}");
             }
@@ -328,10 +332,10 @@ where
         }
     }
 
-    /// Ends everything within the grace, and reports how.
+    /// Ends all handlers within the grace period, and reports the outcome of each message.
     async fn shut_down(&mut self) {
         self.stop.cancel();
-        // Claims that are only being asked for are given up: what they have got is released.
+        // Dropping the rounds abandons claims that are still being acquired: what they hold is released.
         self.rounds.clear();
         let deadline = self.env.now() + self.options.grace;
         let env = self.env.clone();

@@ -7,37 +7,38 @@ use crate::{
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-/// A waiter looks at least this often at first, whatever the holder's remaining TTL.
+/// The longest time between two attempts of a waiter at first, whatever the holder's remaining TTL.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Where releases are told, how often the time between two looks is doubled at most: 400 ms.
+/// The most doublings of that time where releases are reported: 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
-/// What keeps waiters that poll from coming all at once.
+/// The range of the random offset that keeps polling waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
-/// Attempts that split the votes come again within twice the time of one, at first; how often that is doubled at
-/// most.
+/// The most doublings of the pause after split votes. The first such pause is shorter than twice the time of one
+/// attempt.
 const SPLITS_DOUBLED: u32 = 8;
-/// What an attempt takes, as far as it matters to those that are told at once.
+/// The range to which the measured duration of an attempt is clamped. It determines how waiters that are woken
+/// together spread their attempts.
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
-/// Over how much time those that are told at once spread their attempts at most.
+/// The longest time over which waiters that are woken together spread their attempts.
 const SPREAD_MAX: Duration = Duration::from_millis(20);
 
-/// How one caller waits for a resource between its attempts.
+/// The waits of one caller between its attempts at a resource.
 ///
-/// It comes back when a majority of nodes have told that the resource was released, and beneath that, for
-/// pushes may be lost, at the holder's exact expiry and every 100 ms, less often once releases have proved to
-/// be told. After attempts that split the votes between them, so that nobody holds, it comes back after a
-/// random pause, which grows until one of them has won.
+/// A wait ends when a majority of nodes has reported a release of the resource. Reports may be lost, so it also ends
+/// when the holder's lease expires, and every 100 ms. Once releases have proved to be reported, this interval grows.
+/// After attempts that split the votes, so that no client holds the resource, the wait is a random pause, which grows
+/// until one of the attempts has won.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff<'a> {
     inner: &'a Arc<QuorumInner>,
     resource: &'a Resource,
     mode: Mode,
     waiting: Option<Subscription>,
-    /// Attempts lost to nobody, in a row.
+    /// Attempts in a row that were lost without another holder.
     splits: u32,
-    /// Looks since a release was told.
+    /// Waits in a row that ended without a reported release.
     looks: u32,
-    /// What the quickest attempt took.
+    /// The duration of the fastest attempt so far.
     attempt: Duration,
 }
 
@@ -46,14 +47,15 @@ impl<'a> RetryBackoff<'a> {
         Self { inner, resource, mode, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
     }
 
-    /// To be called before every attempt: what this waiter was woken for is used up.
+    /// Uses up a pending wake-up. Must be called before every attempt.
     pub(crate) fn attempts(&self) {
         if let Some(waiting) = &self.waiting {
             waiting.attempts();
         }
     }
 
-    /// To be called once the resource is ours: nobody else is to come for it, but who may share it.
+    /// Uses up a pending wake-up after a successful attempt. A reader then wakes the next waiter, which may share the
+    /// resource; no other waiter is to be woken. Must be called once the resource is held.
     pub(crate) fn won(&self) {
         let Some(waiting) = &self.waiting else { return };
         waiting.attempts();
@@ -62,10 +64,10 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Waits after an attempt that was begun at `began` and lost, until the next, but never beyond `deadline`.
+    /// Waits after a lost attempt, which began at `began`, until the next one is due, but never beyond `deadline`.
     ///
     /// # Cancel safety
-    /// Dropping it, or the whole, ends what was listened for.
+    /// Safe. The subscription to releases ends when the `RetryBackoff` is dropped.
     pub(crate) async fn rest<D: RoundData>(
         &mut self,
         tally: &Tally<D>,
@@ -81,7 +83,7 @@ impl<'a> RetryBackoff<'a> {
             if is_contended(tally) {
                 self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
             }
-            // What was released before we listened is told to nobody: look again at once.
+            // A release before the subscription began is not reported to this waiter: attempt again at once.
             if !is_contended(tally) || split {
                 let until = env.now() + self.pause(tally);
                 env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
@@ -107,8 +109,9 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Whether to attempt what was just told to be free, to so many workers. Where all came at once none might
-    /// win, so each draws its moment; and who is not among the first asks one node whether somebody was.
+    /// Returns whether to attempt a resource whose release was just reported. If several workers were notified and
+    /// all attempted at once, none might win. So each worker first waits for a random time. A worker that is not
+    /// among the first then asks one node whether another worker has acquired the resource.
     async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.inner.env();
         if wake.notified <= 1 {
@@ -119,7 +122,7 @@ impl<'a> RetryBackoff<'a> {
         mine < self.attempt || env.now() >= until || !self.is_taken(&wake.owner).await
     }
 
-    /// Whether somebody else than `before` has it by now, as far as one node can tell.
+    /// Returns whether one node, chosen at random, names a holder other than `before` that excludes this caller.
     async fn is_taken(&self, before: &Owner) -> bool {
         let pool = self.inner.pool();
         let node = (pool.env().random() % pool.len() as u64) as usize;
@@ -131,13 +134,13 @@ impl<'a> RetryBackoff<'a> {
         })
     }
 
-    /// Whether an attempt of ours is granted though `holder` stands.
+    /// Returns whether an attempt of this caller can be granted although `holder` holds the resource.
     fn may_join(&self, holder: &Owner) -> bool {
         let reads = self.mode == Mode::Shared && holder.as_str() == Owner::READERS;
         reads || self.inner.config().is_heir_of(holder)
     }
 
-    /// How long to wait for the next attempt where nobody tells of a release.
+    /// Returns the time until the next attempt if no release is reported.
     fn pause<D: RoundData>(&self, tally: &Tally<D>) -> Duration {
         let env = self.inner.env();
         let jitter = env.random_below(JITTER);
@@ -148,7 +151,7 @@ impl<'a> RetryBackoff<'a> {
             _ => LOOK_EVERY,
         };
         match tally.retry_after() {
-            // Or a holder lacks a majority's word because a node is away: so later each time.
+            // It may also be that no majority names the holder because a node is away: so the pause grows each time.
             _ if self.splits > 0 => {
                 let most = self.attempt * (1 << self.splits.min(SPLITS_DOUBLED));
                 env.random_below(most.min(LOOK_EVERY))

@@ -1,4 +1,4 @@
-//! Waiting for a lock: when to try again, and the queue of those who wait in turn.
+//! Waiting for a lock: the time of the next attempt, and the queue of fair waiters.
 
 mod backoff;
 mod queue;

@@ -7,25 +7,25 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A place is asked for again at least this often.
+/// The longest time between two requests that renew a place.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A place in the nodes' queues for one resource, from when its waiter's patience is over. Dropping it gives it up
-/// everywhere.
+/// A place in the nodes' queues for one resource, requested once its waiter's patience is over. Dropping it gives the
+/// place up on every node.
 ///
-/// It is asked for again only while a majority has it. Otherwise two waiters that each reach a part of the nodes
-/// could stand at the head of a part for ever, and neither would come in.
+/// The place is renewed only while a majority has it. Otherwise two waiters that each reach only some of the nodes
+/// could each stay at the head of the queue there without limit, and neither would acquire the lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
     resource: Resource,
     ticket: Owner,
-    /// When the waiter began, by its wall clock: what the nodes order by.
+    /// The start of the wait by the waiter's wall clock, in microseconds. The nodes order their queues by it.
     at: u64,
     alone: bool,
-    /// Not before this.
+    /// The time before which the place is not requested.
     from: BootTime,
-    /// What the nodes say to the last time it was asked for.
+    /// The votes on the last request for the place.
     asked: Option<VoteReceiver>,
 }
 
@@ -48,15 +48,16 @@ impl QueueTicket {
         }
     }
 
-    /// How long a place stands on a node if it is not asked for again: three times as long as that may take.
+    /// Returns the lifetime of a place on a node if it is not renewed: three times the longest time that a renewal
+    /// may take.
     pub(crate) fn ttl(config: &QuorumConfig) -> Duration {
         (AGAIN + config.node_timeout * 2) * 3
     }
 
-    /// Asks for the place again, and gives the ticket under which to attempt: `None` while the waiter is patient,
-    /// and for a while after fewer than a majority had it.
+    /// Renews the place, and returns the ticket to attempt with. Returns `None` while the waiter's patience lasts,
+    /// and for some time after fewer than a majority had the place.
     ///
-    /// The attempt's requests go behind these, and so run on each node after them.
+    /// The attempt's requests are sent behind the renewal, so each node handles them after it.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
         let inner = Arc::clone(&self.inner);
         let env = inner.env();
@@ -83,7 +84,7 @@ impl QueueTicket {
         Some(self.ticket.clone())
     }
 
-    /// When it is to be asked for again at the latest.
+    /// Returns the latest time at which to renew the place.
     pub(crate) fn due(&self) -> BootTime {
         let soon = self.inner.env().now() + AGAIN;
         if self.asked.is_some() { soon } else { self.from.max(soon) }
@@ -103,7 +104,8 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Whether a majority says that the place stands. Every node has said so or not within the node timeout.
+/// Returns whether a majority confirms the place. Each node's vote arrives within the node timeout, as a failure if
+/// the node is silent.
 async fn stands(votes: &mut VoteReceiver, nodes: usize, majority: usize) -> bool {
     let (mut standing, mut open) = (0, nodes);
     while standing < majority && standing + open >= majority {

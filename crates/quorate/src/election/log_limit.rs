@@ -6,13 +6,13 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60);
 
 /// A limit on a log line that would come again and again for one cause: once a minute.
 #[derive(Debug, Default)]
-pub(crate) struct LogLimit {
+pub(super) struct LogLimit {
     last: Option<(&'static str, BootTime)>,
 }
 
 impl LogLimit {
     /// Returns whether to log `cause` now: it is another one than the last, or a minute has passed.
-    pub(crate) fn allows(&mut self, cause: &'static str, now: BootTime) -> bool {
+    pub(super) fn allows(&mut self, cause: &'static str, now: BootTime) -> bool {
         let repeats = self.last.is_some_and(|(last, at)| last == cause && at.until(now) < REPEAT_AFTER);
         if !repeats {
             self.last = Some((cause, now));
