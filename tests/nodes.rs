@@ -186,7 +186,7 @@ fn a_new_node_that_is_away_or_unfit_leaves_everything_as_it_was() {
     let evicts = quorate_testkit::redis::RedisConfig::new().maxmemory_policy("allkeys-lru");
     let evicts = RedisServer::start_with(evicts).unwrap_or_else(|error| panic!("{error}"));
     replace(&to(&evicts.url())).expect(69).says(&["allkeys-lru", "set maxmemory-policy to noeviction"]);
-    replace(&list).expect(78).says(&["both lists are"]);
+    replace(&list).expect(78).says(&["the same set as the old one"]);
     replace(&to("redis://localhost:x")).expect(78).says(&["--to"]);
     // A wrong old list: the nodes' marker names another.
     let other = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));

@@ -165,7 +165,6 @@ say "subsets of the features"
 for features in "" scheduler claims file-node; do
     cargo check --quiet -p quorate --no-default-features --features "$features"
 done
-cargo test --quiet -p quorate --lib --no-default-features
 
 clients_for_interop
 

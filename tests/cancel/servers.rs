@@ -15,8 +15,14 @@ use quorate_testkit::redis::RedisServer;
 use std::time::Duration;
 
 /// The futures of this file. `World::sleep_until` is tried in every history of this file, by each of its timers.
-pub(crate) const TRIED: &[&str] =
-    &["Connect::connect", "Node::open", "RedisNode::examine", "Session::send", "World::sleep_until"];
+pub(crate) const TRIED: &[&str] = &[
+    "Connect::connect",
+    "Node::open",
+    "RedisNode::examine",
+    "RedisQuorumBuilder::connect",
+    "Session::send",
+    "World::sleep_until",
+];
 
 /// For what must come, on a slow machine too.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,6 +69,20 @@ async fn connect() {
     let server = server();
     at_every_await_point("Connect::connect", &server, async || {
         Quorum::connect([server.url()]).await.expect("it is there");
+    })
+    .await;
+    assert!(
+        server.command(&["KEYS", "*"]).lines().all(|key| key == "quorate:node"),
+        "nothing but its marker"
+    );
+}
+
+#[tokio::test]
+async fn connect_a_builder() {
+    let server = server();
+    at_every_await_point("RedisQuorumBuilder::connect", &server, async || {
+        let builder = quorate_redis::builder([server.url()]).expect("a URL");
+        builder.worker("w").connect().await.expect("sound settings");
     })
     .await;
     assert!(

@@ -1,5 +1,7 @@
 //! The API as a new user meets it: names and settings of any type, errors of any type, short `Debug`, tasks of a term.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use quorate::{
     Election, ElectionError, LeaseOptions, Quorum, QuorumConfig, Term, env::WallTime, node::MemoryNode,
 };

@@ -14,7 +14,7 @@
 //!     println!("{:?} under token {}", order.message().text("item"), order.fencing_token()?);
 //!     Ok::<_, quorate::lease::LeaseLost>(())
 //! };
-//! let shutdown = std::future::pending();
+//! let shutdown = std::future::pending::<()>();
 //! Claims::new(&quorum, "orders").consume(orders.messages(), handle).until(shutdown).await?;
 //! # Ok(())
 //! # }

@@ -6,16 +6,19 @@ use std::{
 
 /// The pause after which the same fact is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
+/// The time after which the wait of a cold start is logged as a warning: a healthy one is shorter.
+const COLD_START: Duration = Duration::from_secs(1);
 
-/// Log lines on a missing majority: one when the first acquisition begins to wait, one every minute while any waits, one when a
-/// majority answers again. However many acquisitions wait, the quorum logs them once.
+/// Log lines on a missing majority: one when the first acquisition begins to wait (a warning only after a second, on a cold start),
+/// one every minute while any waits, one when a majority answers again. However many acquisitions wait, the quorum logs them once.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
     since: BootTime,
-    logged: BootTime,
+    /// The time at which the wait is logged again.
+    next: BootTime,
 }
 
 /// The line to log for an acquisition that found no majority.
@@ -32,7 +35,7 @@ enum Line {
 impl MajorityLog {
     /// Logs that an acquisition waits for a majority, unless that was logged less than a minute ago.
     pub(crate) fn missing(&self, now: BootTime, had_quorum: bool, error: &AcquireError) {
-        match self.line(now) {
+        match self.line(now, had_quorum) {
             Line::Quiet => {}
             Line::Begins if had_quorum => tracing::warn!("waiting for a quorum: {error}"),
             Line::Begins => tracing::info!("waiting for a quorum: {error}"),
@@ -49,16 +52,17 @@ impl MajorityLog {
         }
     }
 
-    fn line(&self, now: BootTime) -> Line {
+    fn line(&self, now: BootTime, had_quorum: bool) -> Line {
         let mut waiting = self.lock();
         match &mut *waiting {
             None => {
-                *waiting = Some(Waiting { since: now, logged: now });
+                let pause = if had_quorum { REPEAT_AFTER } else { COLD_START };
+                *waiting = Some(Waiting { since: now, next: now + pause });
                 Line::Begins
             }
-            Some(waiting) if waiting.logged.until(now) < REPEAT_AFTER => Line::Quiet,
+            Some(waiting) if now < waiting.next => Line::Quiet,
             Some(waiting) => {
-                waiting.logged = now;
+                waiting.next = now + REPEAT_AFTER;
                 Line::GoesOn(waiting.since.until(now))
             }
         }
@@ -77,12 +81,22 @@ mod tests {
     fn a_wait_is_logged_once_and_then_every_minute() {
         let (log, second) = (MajorityLog::default(), Duration::from_secs(1));
         let start = BootTime::from_nanos(7);
-        assert_eq!(log.line(start), Line::Begins);
-        assert_eq!(log.line(start + second), Line::Quiet);
-        assert_eq!(log.line(start + 59 * second), Line::Quiet);
-        assert_eq!(log.line(start + 60 * second), Line::GoesOn(60 * second));
-        assert_eq!(log.line(start + 61 * second), Line::Quiet);
+        assert_eq!(log.line(start, true), Line::Begins);
+        assert_eq!(log.line(start + second, true), Line::Quiet);
+        assert_eq!(log.line(start + 59 * second, true), Line::Quiet);
+        assert_eq!(log.line(start + 60 * second, true), Line::GoesOn(60 * second));
+        assert_eq!(log.line(start + 61 * second, true), Line::Quiet);
         log.reached(start + 62 * second);
-        assert_eq!(log.line(start + 63 * second), Line::Begins);
+        assert_eq!(log.line(start + 63 * second, true), Line::Begins);
+    }
+
+    #[test]
+    fn a_cold_start_is_a_warning_after_a_second() {
+        let (log, second) = (MajorityLog::default(), Duration::from_secs(1));
+        let start = BootTime::from_nanos(7);
+        assert_eq!(log.line(start, false), Line::Begins);
+        assert_eq!(log.line(start + second / 2, false), Line::Quiet);
+        assert_eq!(log.line(start + second, false), Line::GoesOn(second));
+        assert_eq!(log.line(start + 2 * second, false), Line::Quiet);
     }
 }
