@@ -5,7 +5,7 @@ use std::{
 };
 
 const ENDED: u64 = 0;
-const UNTOLD: u8 = 0;
+const NO_CAUSE: u8 = 0;
 
 /// The reason why the holder of a lease was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl LeaseDeadline {
             granted_until: valid_until,
             granted_on: Vec::new(),
             valid_until: AtomicU64::new(valid_until.as_nanos().max(1)),
-            why: AtomicU8::new(UNTOLD),
+            why: AtomicU8::new(NO_CAUSE),
             step_down: Signal::default(),
             lost: Signal::default(),
         }
@@ -101,21 +101,30 @@ impl LeaseDeadline {
     }
 
     /// Records why the work is asked to stop. Only the first cause is kept.
-    pub(crate) fn tell_why(&self, cause: StepDownCause) {
+    pub(crate) fn record_cause(&self, cause: StepDownCause) {
         // An error means that a cause has been recorded before.
-        let _ = self.why.compare_exchange(UNTOLD, cause as u8, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.why.compare_exchange(NO_CAUSE, cause as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Returns the reason why the work was asked to stop; `None` until it is.
     pub(crate) fn why(&self) -> Option<StepDownCause> {
         use StepDownCause::{MaxHold, NotExtended, Released, Unhealthy};
-        let told = self.why.load(Ordering::Acquire);
-        [NotExtended, MaxHold, Unhealthy, Released].into_iter().find(|cause| *cause as u8 == told)
+        let recorded = self.why.load(Ordering::Acquire);
+        [NotExtended, MaxHold, Unhealthy, Released].into_iter().find(|cause| *cause as u8 == recorded)
     }
 
-    /// Ends the lease. Must be called before the first message of a release is sent.
+    /// Ends the lease.
     pub(crate) fn end(&self) {
         self.valid_until.store(ENDED, Ordering::Release);
+    }
+
+    /// Ends the lease because its holder gives it back, and cancels both tokens. Must be called before the first
+    /// message of a release is sent: the work under the lease then learns of the end no later than a node does.
+    pub(crate) fn release(&self) {
+        self.end();
+        self.record_cause(StepDownCause::Released);
+        self.step_down.fire();
+        self.lost.fire();
     }
 
     fn swap(&self, seen: u64, new: u64) -> Result<(), u64> {
@@ -151,7 +160,10 @@ mod tests {
         assert_eq!(deadline.remaining(at(20)), Some(Duration::from_millis(30)));
         assert!(!deadline.set(at(20), at(15)), "lowered into the past, it ends");
         let released = LeaseDeadline::new(at(100));
-        released.end();
+        let (step_down, lost) = (released.step_down.token().clone(), released.lost.token().clone());
+        released.release();
         assert_eq!(released.remaining(at(0)), None);
+        assert_eq!(released.why(), Some(StepDownCause::Released));
+        assert!(step_down.is_cancelled() && lost.is_cancelled(), "at once, not once the renewer runs");
     }
 }

@@ -201,20 +201,20 @@ impl Lease {
     /// effect.
     pub(crate) fn post_release(&self, reply: Option<ReplyTo>) {
         if !self.inner.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
-            self.deadline.end();
+            self.deadline.release();
         }
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
     /// Ends the lease, then sends the renewer a command that handles its keys in another way than a release.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
-        self.deadline.end();
+        self.deadline.release();
         self.inner.command(command(self.id));
     }
 
     /// Ends the lease and leaves its keys on the nodes: the caller replaces them.
     pub(crate) fn forget(&self) {
-        self.deadline.end();
+        self.deadline.release();
         self.inner.command(RenewerCommand::Forget { id: self.id });
     }
 

@@ -198,7 +198,7 @@ impl LeaseRenewer {
         if !kept.deadline.set(now, until) {
             self.wheel.remove(&(kept.wake, id));
             if until <= now {
-                kept.deadline.tell_why(kept.held.cause(now));
+                kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
             // The lease has expired by its votes: release the remaining keys. If the handle ended it, the handle's
@@ -210,7 +210,7 @@ impl LeaseRenewer {
         }
         for event in kept.held.advance(now) {
             if event == LeaseEvent::StepDown {
-                kept.deadline.tell_why(kept.held.cause(now));
+                kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.tell(event);
         }
@@ -299,7 +299,7 @@ impl RenewalEntry {
     /// Ends the lease for good, reports the remaining events, and answers the callers that wait for an extension.
     fn finish(&mut self) {
         self.deadline.end();
-        self.deadline.tell_why(StepDownCause::Released);
+        self.deadline.record_cause(StepDownCause::Released);
         for event in self.held.finish() {
             self.tell(event);
         }
