@@ -2,7 +2,7 @@
 
 use quorate::{
     env::Env,
-    schedule::{Cron, Delivery, Job, RunAll, RunOnce, Scheduler, Tick, every},
+    scheduler::{Cron, Delivery, Job, RunAll, RunOnce, Scheduler, Tick, every},
 };
 use quorate_examples::{Failure, quorum};
 use std::{

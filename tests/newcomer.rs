@@ -222,7 +222,7 @@ fn status_and_nodes_list_create_no_directory() {
 fn the_version_names_the_time_zone_tables() {
     let program = program();
     let ended = program.run(["--version"]).expect(0);
-    let tables = quorate::schedule::Zone::tables_version();
+    let tables = quorate::scheduler::Zone::tables_version();
     assert!(ended.stdout.trim_end().ends_with(&format!("(time zone tables {tables})")), "{ended}");
     let doctor = program.run(["doctor", "--nodes", CLOSED]);
     assert!(doctor.stdout.contains(&format!("time zone tables {tables}")), "{doctor}");

@@ -16,7 +16,7 @@ const EXCEPTIONS: [(&str, &str); 11] = [
     ("crates/quorate/public-api.txt", "a listing of names"),
     ("tests/words.rs", "this test shows the words that it finds"),
     ("crates/quorate-testkit/src/postgres/programs.rs", "`nobody` is a user of Unix systems"),
-    ("crates/quorate/src/schedule/", "its files are rewritten with the one scheduler"),
+    ("crates/quorate/src/scheduler/", "its files are rewritten with the one scheduler"),
     (
         "crates/quorate-testkit/src/sim/worker/leases.rs",
         "the label of a random stream, which decides every seed's history",

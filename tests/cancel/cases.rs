@@ -16,7 +16,7 @@ use quorate::{
     lease::{Lease, LeaseEvent, TryAcquire},
     ledger::Ledger,
     node::{FencingToken, Record, Resource},
-    schedule::{Job, Scheduler, Tick, every},
+    scheduler::{Job, Scheduler, Tick, every},
 };
 use std::{
     convert::Infallible,

@@ -6,7 +6,7 @@ use futures_util::future::join;
 use quorate::{
     election::Election,
     env::WallTime,
-    schedule::{Job, Jobs, JobsError, Scheduler, every},
+    scheduler::{Job, Jobs, JobsError, Scheduler, every},
 };
 use std::{convert::Infallible, time::Duration};
 use tokio_util::sync::CancellationToken;

@@ -14,7 +14,7 @@ use quorate::{
     env::{SystemWorld, World},
     lease::{Lease, TryAcquire},
     quorum::QuorumConfig,
-    schedule::{Delivery, Job, RunAll, Scheduler, every},
+    scheduler::{Delivery, Job, RunAll, Scheduler, every},
 };
 use quorate_testkit::{proxy::Directions, redis::RedisConfig};
 use quorate_tests::support::PATIENCE;

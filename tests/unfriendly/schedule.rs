@@ -1,7 +1,7 @@
 use super::{fit_to_print, text};
 use quorate::{
     env::WallTime,
-    schedule::{Cron, Dst, Every, Schedule, Zone},
+    scheduler::{Cron, Dst, Every, Schedule, Zone},
 };
 use std::time::Duration;
 

@@ -3,7 +3,7 @@ use quorate::{
     env::WallTime,
     internals::Marker,
     node::FencingToken,
-    schedule::{TickKey, TickRecord},
+    scheduler::{TickKey, TickRecord},
 };
 
 pub(super) const MARKER: &[&str] = &[

@@ -7,7 +7,7 @@ pub(crate) use jobs::{
 
 use crate::config::{Flags, Secret, TlsNames, redact};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use quorate::{plain::plain, schedule::Zone};
+use quorate::{plain::plain, scheduler::Zone};
 use std::{ffi::OsString, path::PathBuf, sync::LazyLock, time::Duration};
 
 /// The longest line of help or of an error, in bytes. An error repeats arguments, which may be of any length.

@@ -5,7 +5,7 @@ use quorate::{
     election::Election,
     env::Env,
     quorum::Quorum,
-    schedule::{
+    scheduler::{
         Delivery, Job, Jobs, Overlap, Placement, RunAll, Scheduler, Tick, TickEnd, TickHistory, every,
     },
 };

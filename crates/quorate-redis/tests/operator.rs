@@ -13,7 +13,7 @@ use quorate::{
     env::Env,
     lease::AcquireError,
     quorum::Quorum,
-    schedule::Jobs,
+    scheduler::Jobs,
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::{RedisConfig, RedisServer};

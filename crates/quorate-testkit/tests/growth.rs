@@ -16,7 +16,7 @@ use quorate::{
     env::Env,
     lease::TryAcquire,
     quorum::{Quorum, QuorumConfig},
-    schedule::{Job, Placement, Scheduler, SchedulerHandle, TickEnd, every},
+    scheduler::{Job, Placement, Scheduler, SchedulerHandle, TickEnd, every},
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::{RedisCluster, RedisConfig};

@@ -8,7 +8,7 @@ use quorate::{
     env::{Env, ScopedTask},
     node::MemoryNode,
     quorum::{Quorum, QuorumConfig},
-    schedule::{Every, Job, Jobs, JobsError, Placement, Scheduler, SchedulerHandle, every},
+    scheduler::{Every, Job, Jobs, JobsError, Placement, Scheduler, SchedulerHandle, every},
 };
 use quorate_testkit::differential::ShiftedWorld;
 use std::{sync::Arc, time::Duration};

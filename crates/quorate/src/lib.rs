@@ -87,7 +87,7 @@ pub mod plain;
 pub mod quorum;
 mod sabotage;
 #[cfg(feature = "scheduler")]
-pub mod schedule;
+pub mod scheduler;
 mod trust;
 mod vote;
 
@@ -108,14 +108,14 @@ pub use quorum::{Quorum, QuorumBuilder, QuorumConfig, SettingError};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "scheduler")]
-pub use schedule::Cron;
+pub use scheduler::Cron;
 /// A job runs at each tick of its schedule:
 ///
 /// ```
 /// use quorate::Job;
 /// use std::{convert::Infallible, time::Duration};
 ///
-/// let job = Job::new("heartbeat", quorate::schedule::every(Duration::from_secs(5))?, |tick| async move {
+/// let job = Job::new("heartbeat", quorate::scheduler::every(Duration::from_secs(5))?, |tick| async move {
 ///     println!("due at {}", tick.at());
 ///     Ok::<(), Infallible>(())
 /// });
@@ -123,7 +123,7 @@ pub use schedule::Cron;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "scheduler")]
-pub use schedule::Job;
+pub use scheduler::Job;
 /// A scheduler runs the jobs of a group, each tick on one worker:
 ///
 /// ```
@@ -140,4 +140,4 @@ pub use schedule::Job;
 /// # }
 /// ```
 #[cfg(feature = "scheduler")]
-pub use schedule::Scheduler;
+pub use scheduler::Scheduler;

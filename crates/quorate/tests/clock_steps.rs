@@ -9,7 +9,7 @@ use quorate::{
     env::{BootTime, Env, ScopedTask, SystemWorld, WallTime, World},
     node::MemoryNode,
     quorum::Quorum,
-    schedule::{Delivery, Job, Placement, RunAll, ScheduleError, Scheduler, SchedulerRun, every},
+    scheduler::{Delivery, Job, Placement, RunAll, ScheduleError, Scheduler, SchedulerRun, every},
 };
 use std::{
     collections::BTreeMap,

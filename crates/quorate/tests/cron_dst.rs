@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use quorate::{
     env::WallTime,
-    schedule::{Cron, Dst},
+    scheduler::{Cron, Dst},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
-use quorate::{env::WallTime, schedule::Cron};
+use quorate::{env::WallTime, scheduler::Cron};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the ticks of `line` in the UTC span, as local times with their offsets.

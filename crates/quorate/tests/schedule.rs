@@ -10,7 +10,7 @@ use quorate::{
     lease::Heartbeat,
     node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
     quorum::Quorum,
-    schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
+    scheduler::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{
     collections::BTreeMap,

@@ -10,7 +10,7 @@ use crate::{
 };
 use quorate::{
     env::{BootTime, WallTime},
-    schedule::Delivery,
+    scheduler::Delivery,
 };
 use quorate_tests::support::Who;
 use serde::Serialize;

@@ -5,7 +5,7 @@ use crate::{
     harness::{Assignment, Event, block_on},
     work::lead::{GROUP, GUARANTEES, HISTORY, TICK_EVERY},
 };
-use quorate::schedule::{Delivery, Jobs, TickEnd, TickHistory};
+use quorate::scheduler::{Delivery, Jobs, TickEnd, TickHistory};
 use quorate_tests::support::PATIENCE;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -136,7 +136,7 @@ mod tests {
         checks::testing::{at, done, started, who},
         guarantees::account::{Change, Kind},
     };
-    use quorate::{env::WallTime, node::FencingToken, schedule::TickCause};
+    use quorate::{env::WallTime, node::FencingToken, scheduler::TickCause};
 
     const TICK: u64 = 7_000_000;
 

@@ -9,7 +9,7 @@ use crate::{
 use quorate::{
     env::{SystemWorld, WallTime, World},
     quorum::Quorum,
-    schedule::{Custom, Delivery, Job, RunOnce, Scheduler, Tick, Timetable},
+    scheduler::{Custom, Delivery, Job, RunOnce, Scheduler, Tick, Timetable},
 };
 use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{PATIENCE, told_to_end};

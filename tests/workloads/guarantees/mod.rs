@@ -17,7 +17,7 @@ use crate::{
 use account::{Change, Kind, Story};
 use quorate::{
     env::{BootTime, SystemWorld, World},
-    schedule::Delivery,
+    scheduler::Delivery,
 };
 use quorate_testkit::sim::SeedRng;
 use quorate_tests::support::{PATIENCE, Who};

@@ -6,7 +6,7 @@ use quorate::{
     election::{Election, Term},
     env::BootTime,
     quorum::Quorum,
-    schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
+    scheduler::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;

@@ -1,5 +1,5 @@
 use super::*;
-use quorate::schedule::{Dst, Overlap, Placement, Retry};
+use quorate::scheduler::{Dst, Overlap, Placement, Retry};
 use std::{collections::BTreeMap, io};
 
 const NODES: &str = "nodes = [\"redis://a\", \"redis://b\", \"redis://c\"]\n";
@@ -131,7 +131,7 @@ fn every_key_is_read() {
 
     let (group, jobs) = config.group_with_jobs().unwrap();
     assert_eq!(&**group, "billing");
-    let cron = quorate::schedule::Cron::parse("0 3 * * *").unwrap().zone("Europe/Kyiv").unwrap();
+    let cron = quorate::scheduler::Cron::parse("0 3 * * *").unwrap().zone("Europe/Kyiv").unwrap();
     let cron = cron.dst(Dst::Both);
     let nightly = JobConfig {
         name: "nightly".into(),
@@ -139,8 +139,8 @@ fn every_key_is_read() {
         command: vec!["./report.sh".to_owned(), "--all".to_owned()],
         cwd: Some("/etc/x/jobs".into()),
         env: BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]),
-        misfire: quorate::schedule::RunAll::within(Duration::from_secs(90)),
-        delivery: quorate::schedule::Delivery::AtMostOnce,
+        misfire: quorate::scheduler::RunAll::within(Duration::from_secs(90)),
+        delivery: quorate::scheduler::Delivery::AtMostOnce,
         timeout: Some(Duration::from_secs(5400)),
         ok_exit_codes: vec![0, 3],
         keep_output: Some(2048),
@@ -153,18 +153,18 @@ fn every_key_is_read() {
     };
     assert_eq!(jobs[0], nightly);
     assert_eq!(config.max_running, Some(3));
-    assert_eq!(jobs[2].schedule, quorate::schedule::delay(Duration::from_secs(30)).unwrap().into());
+    assert_eq!(jobs[2].schedule, quorate::scheduler::delay(Duration::from_secs(30)).unwrap().into());
     assert_eq!(jobs[2].command, ["/bin/sh", "-c", "true | false"]);
     let new_year = quorate::env::WallTime::from_micros(1_798_754_400_000_000);
-    assert_eq!(jobs[3].schedule, quorate::schedule::at(new_year).into());
+    assert_eq!(jobs[3].schedule, quorate::scheduler::at(new_year).into());
     assert_eq!(
         (jobs[3].overlap, jobs[3].retries, jobs[3].placement),
         (Overlap::Queue, Retry::NONE, Placement::Leader)
     );
     assert_eq!((&*jobs[3].ok_exit_codes, jobs[3].keep_output, jobs[3].history), (&[0][..], None, 100));
-    assert_eq!(jobs[1].schedule, quorate::schedule::every(Duration::from_secs(10)).unwrap().into());
-    assert_eq!(jobs[1].misfire, quorate::schedule::Misfire::Skip);
-    assert_eq!(jobs[1].delivery, quorate::schedule::Delivery::AtLeastOnce);
+    assert_eq!(jobs[1].schedule, quorate::scheduler::every(Duration::from_secs(10)).unwrap().into());
+    assert_eq!(jobs[1].misfire, quorate::scheduler::Misfire::Skip);
+    assert_eq!(jobs[1].delivery, quorate::scheduler::Delivery::AtLeastOnce);
     assert!(!format!("{config:#?}").contains("hush"), "{config:#?}");
 }
 

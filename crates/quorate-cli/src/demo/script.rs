@@ -15,7 +15,7 @@ use quorate::{
     ledger::Ledger,
     node::Resource,
     quorum::Quorum,
-    schedule::TickKey,
+    scheduler::TickKey,
 };
 use rustix::process::Signal;
 use std::{

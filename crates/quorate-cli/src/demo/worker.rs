@@ -11,7 +11,7 @@ use quorate::{
     election::{Election, ElectionEvent, ElectionEvents, Term},
     env::{BootTime, Env},
     quorum::Quorum,
-    schedule::{Delivery, Job, RunAll, Scheduler, Tick, every},
+    scheduler::{Delivery, Job, RunAll, Scheduler, Tick, every},
 };
 use std::{
     collections::BTreeMap,

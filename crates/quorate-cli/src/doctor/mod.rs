@@ -22,7 +22,7 @@ use crate::{
 use finding::{Finding, Severity};
 use futures_util::future::join_all;
 use node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile};
-use quorate::{env::Env, node::Cause, quorum::NodeStatus, schedule::Zone};
+use quorate::{env::Env, node::Cause, quorum::NodeStatus, scheduler::Zone};
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 

@@ -16,7 +16,7 @@ use crate::{
 };
 use quorate::{
     quorum::Quorum,
-    schedule::{Jobs, JobsError},
+    scheduler::{Jobs, JobsError},
 };
 use serde::Serialize;
 

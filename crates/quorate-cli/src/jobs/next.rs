@@ -10,7 +10,7 @@ use crate::{
 use quorate::{
     env::{Env, WallTime},
     plain::plain,
-    schedule::Schedule,
+    scheduler::Schedule,
 };
 use serde::Serialize;
 

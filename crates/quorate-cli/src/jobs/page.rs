@@ -4,7 +4,7 @@ use crate::time::rfc3339;
 use quorate::{
     env::WallTime,
     plain::plain,
-    schedule::{JobStatus, RunningTick, Schedule, TickHistory},
+    scheduler::{JobStatus, RunningTick, Schedule, TickHistory},
 };
 use serde::Serialize;
 

@@ -9,7 +9,7 @@ use crate::{
 };
 use quorate::{
     plain::plain,
-    schedule::{Accepted, Jobs, JobsError},
+    scheduler::{Accepted, Jobs, JobsError},
 };
 use serde::Serialize;
 

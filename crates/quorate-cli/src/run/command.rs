@@ -9,7 +9,7 @@ use crate::{
 };
 use quorate::{
     env::Env,
-    schedule::{Job, Tick},
+    scheduler::{Job, Tick},
 };
 use std::sync::Arc;
 

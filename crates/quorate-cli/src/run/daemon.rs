@@ -17,7 +17,7 @@ use quorate::{
     internals::majority,
     lease::Heartbeat,
     quorum::Quorum,
-    schedule::{Job, ScheduleError, Scheduler, SchedulerHandle},
+    scheduler::{Job, ScheduleError, Scheduler, SchedulerHandle},
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};

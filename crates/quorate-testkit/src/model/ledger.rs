@@ -47,7 +47,7 @@ use quorate::{
     internals::{Answer, majority},
     ledger::{Memory, WriteTally, WriteVerdict},
     node::{NodeTime, Record, Reply},
-    schedule::{Decision, Delivery, NodeAnswer, SkipReason, verdict},
+    scheduler::{Decision, Delivery, NodeAnswer, SkipReason, verdict},
 };
 use stateright::{Model, Property};
 use std::{fmt, time::Duration};

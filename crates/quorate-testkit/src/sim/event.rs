@@ -2,7 +2,7 @@ use super::{Asked, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
-    schedule::TickHistory,
+    scheduler::TickHistory,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ pub enum Event<'a> {
     TickLost {
         /// The job's name.
         job: &'a str,
-        /// The time when the tick was due, as [`Schedule::show`](quorate::schedule::Schedule::show) writes
+        /// The time when the tick was due, as [`Schedule::show`](quorate::scheduler::Schedule::show) writes
         /// it.
         tick: &'a str,
         /// The term that the report names.

@@ -3,7 +3,7 @@
 use super::{Event, Host, Referee, invariant::MAJORITY};
 use quorate::{
     env::{BootTime, Env, WallTime},
-    schedule::{Ask, RequestId, Tick, TickCause},
+    scheduler::{Ask, RequestId, Tick, TickCause},
 };
 use std::{
     sync::{Arc, PoisonError},

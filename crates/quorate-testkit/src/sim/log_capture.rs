@@ -35,7 +35,7 @@ const COUNTED_MESSAGES: [(&str, &str); 9] = [
 /// The log target under which a leader reports that it has sealed the ledger, and the target of every end
 /// of a tick.
 const SEALED: &str = "quorate::ledger::record";
-const TICK: &str = "quorate::schedule::tick";
+const TICK: &str = "quorate::scheduler::tick";
 
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
 pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {

@@ -3,7 +3,7 @@ use quorate::{
         Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
         engine::{self, Clocks, CounterRow, Store},
     },
-    schedule::{JobRow, TickHistory},
+    scheduler::{JobRow, TickHistory},
 };
 use std::{sync::Arc, time::Duration};
 

@@ -10,7 +10,7 @@ use quorate::{
     lease::Lease,
     node::{Batch, BatchReply, Reply, Request, Resource},
     quorum::QuorumConfig,
-    schedule::Tick,
+    scheduler::Tick,
 };
 use std::{
     collections::BTreeMap,

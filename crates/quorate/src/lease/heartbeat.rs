@@ -23,7 +23,7 @@ use std::{
 /// See [`Lock::renew_while_beating`], [`Election::renew_while_beating`] and [`Scheduler::renew_while_beating`].
 ///
 /// [`Election::renew_while_beating`]: crate::election::Election::renew_while_beating
-/// [`Scheduler::renew_while_beating`]: crate::schedule::Scheduler::renew_while_beating
+/// [`Scheduler::renew_while_beating`]: crate::scheduler::Scheduler::renew_while_beating
 /// [`Lock::renew_while_beating`]: super::Lock::renew_while_beating
 #[derive(Clone, Debug)]
 pub struct Heartbeat(Arc<HeartbeatState>);

@@ -9,7 +9,7 @@ use super::{
     error::SourceText,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
-use quorate::schedule::{
+use quorate::scheduler::{
     Delivery, Job, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule, ScheduleError, Scheduler,
 };
 use std::{

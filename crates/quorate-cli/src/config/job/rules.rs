@@ -5,13 +5,13 @@ use crate::config::{
     ConfigError,
     file::{OverlapText, PlacementText},
 };
-use quorate::schedule::{Overlap, Placement, Retry, Schedule};
+use quorate::scheduler::{Overlap, Placement, Retry, Schedule};
 use std::time::Duration;
 use toml::Spanned;
 
 /// The largest number of attempts of a run.
 const ATTEMPTS_MAX: i64 = 100;
-/// The default number of entries of a job's history, as in [`Job::history`](quorate::schedule::Job::history).
+/// The default number of entries of a job's history, as in [`Job::history`](quorate::scheduler::Job::history).
 const HISTORY: usize = 100;
 /// The largest number of entries of a job's history, which is read as a whole.
 const HISTORY_MAX: i64 = 10_000;

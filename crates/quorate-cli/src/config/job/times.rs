@@ -5,7 +5,7 @@ use crate::{
     config::{ConfigError, error::nearest, file::Time},
     time,
 };
-use quorate::schedule::{Cron, Dst, Schedule, at, delay, every};
+use quorate::scheduler::{Cron, Dst, Schedule, at, delay, every};
 use std::{fmt, ops::Range};
 use toml::Spanned;
 

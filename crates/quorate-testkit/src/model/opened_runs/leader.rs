@@ -16,7 +16,7 @@ use quorate::{
     internals::{Answer, attempts::Turn, majority},
     ledger::{WriteTally, WriteVerdict},
     node::{Record, Reply},
-    schedule::{NodeAnswer, TickVerdict, verdict},
+    scheduler::{NodeAnswer, TickVerdict, verdict},
 };
 use std::time::Duration;
 

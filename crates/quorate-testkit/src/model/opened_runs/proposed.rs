@@ -2,7 +2,7 @@
 //! for a search of millions of states; the tests below compare the two for every pair of records.
 //!
 //! The library's tallies of a slot ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]) and its
-//! [`verdict`](quorate::schedule::verdict) are used as they are.
+//! [`verdict`](quorate::scheduler::verdict) are used as they are.
 //!
 //! Slots: acquire and count must not be served after the slot's horizon; extend and complete may. `keep` and `retention` last
 //! until the horizon. A count is never sent with `back`, and a slot is never forgiven.
@@ -72,7 +72,7 @@ mod tests {
         env::WallTime,
         ledger::Memory,
         node::{FencingToken, NodeTime, Record},
-        schedule::{self, Delivery, NodeAnswer, OpenRun, TickCause, TickEnd, TickRecord, TickVerdict},
+        scheduler::{self, Delivery, NodeAnswer, OpenRun, TickCause, TickEnd, TickRecord, TickVerdict},
     };
     use std::time::Duration;
 

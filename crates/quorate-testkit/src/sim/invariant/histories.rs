@@ -11,7 +11,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Reply, Request},
-    schedule::{Delivery, Overlap, TickEnd, TickHistory},
+    scheduler::{Delivery, Overlap, TickEnd, TickHistory},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

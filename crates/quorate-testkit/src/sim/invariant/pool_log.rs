@@ -5,7 +5,7 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
-    schedule::{Ask, RequestId},
+    scheduler::{Ask, RequestId},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -189,7 +189,7 @@ pub(super) mod made {
     use quorate::{
         env::WallTime,
         node::{FencingToken, Record, Reply, Request},
-        schedule::{Ask, JobRow, RequestId, TickCause},
+        scheduler::{Ask, JobRow, RequestId, TickCause},
     };
     use std::time::Duration;
 
@@ -269,7 +269,7 @@ pub(super) mod made {
     }
 
     pub(crate) fn row(since: u64, paused: bool) -> String {
-        let by = quorate::schedule::Paused { by: "me".into(), at: at(since) };
+        let by = quorate::scheduler::Paused { by: "me".into(), at: at(since) };
         let row = JobRow { since: at(since), paused: paused.then_some(by), ..JobRow::default() };
         row.to_value().to_string()
     }

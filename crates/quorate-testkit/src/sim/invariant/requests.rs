@@ -10,7 +10,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    schedule::{Ask, Delivery, JobRow, RequestId, TickHistory, TickRecord},
+    scheduler::{Ask, Delivery, JobRow, RequestId, TickHistory, TickRecord},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

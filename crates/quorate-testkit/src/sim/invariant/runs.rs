@@ -10,7 +10,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    schedule::{Delivery, JobRow, Overlap, TickEnd, TickHistory},
+    scheduler::{Delivery, JobRow, Overlap, TickEnd, TickHistory},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

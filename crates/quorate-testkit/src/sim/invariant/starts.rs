@@ -3,7 +3,7 @@ use crate::sim::{
     RunStart,
     worker::{PoolSpec, pool_specs},
 };
-use quorate::schedule::Delivery;
+use quorate::scheduler::Delivery;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     time::Duration,
@@ -62,7 +62,7 @@ impl Invariant for Starts {
 #[cfg(test)]
 mod tests {
     use super::{super::pool_log::made, *};
-    use quorate::schedule::TickCause;
+    use quorate::scheduler::TickCause;
 
     #[test]
     fn an_at_most_once_run_starts_once_and_others_again() {

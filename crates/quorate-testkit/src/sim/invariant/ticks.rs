@@ -9,7 +9,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    schedule::{Delivery, JobRow, TickKey, TickRecord},
+    scheduler::{Delivery, JobRow, TickKey, TickRecord},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

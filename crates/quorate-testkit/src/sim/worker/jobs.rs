@@ -1,6 +1,6 @@
 use super::Worker;
 use crate::sim::{Held, SeedRng, TickEnd};
-use quorate::schedule::{Cron, Delivery, Job, Misfire, RunAll, RunOnce, Schedule, Tick, every};
+use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunAll, RunOnce, Schedule, Tick, every};
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
 /// A misfire window that is longer than the simulation, so that no tick of a job with this window may be lost.

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use quorate::{
     election::{Election, ElectionError, ResignError, Term},
     node::Resource,
-    schedule::Scheduler,
+    scheduler::Scheduler,
 };
 use std::{
     panic::{AssertUnwindSafe, resume_unwind},

@@ -5,7 +5,7 @@ use crate::sim::{Asked, Event, Referee, SeedRng, Told, scenario::true_wall};
 use quorate::{
     env::{Env, WallTime},
     quorum::Quorum,
-    schedule::{Accepted, Ask, Jobs, JobsError, TickHistory},
+    scheduler::{Accepted, Ask, Jobs, JobsError, TickHistory},
 };
 use std::{
     collections::BTreeSet,

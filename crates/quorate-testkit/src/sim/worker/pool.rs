@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
-use quorate::schedule::{
+use quorate::scheduler::{
     Cron, Delivery, Job, Misfire, Overlap, Placement, RunAll, RunOnce, Schedule, Scheduler, Tick, every,
 };
 use std::{panic::resume_unwind, time::Duration};

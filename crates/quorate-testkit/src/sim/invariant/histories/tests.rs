@@ -1,5 +1,5 @@
 use super::{super::pool_log::made, *};
-use quorate::{node::FencingToken, schedule::TickCause};
+use quorate::{node::FencingToken, scheduler::TickCause};
 
 fn entry(job: &str, due: u64, run: u64, end: TickEnd) -> TickHistory {
     TickHistory {

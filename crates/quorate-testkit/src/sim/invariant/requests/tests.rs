@@ -1,5 +1,5 @@
 use super::{super::pool_log::made, *};
-use quorate::schedule::TickCause;
+use quorate::scheduler::TickCause;
 
 const ASK: &str = "ask/00000000000000000000000000000007";
 

@@ -3,7 +3,7 @@
 use super::{MAJORITY, OFFSET, Ticks};
 use quorate::{
     env::WallTime,
-    schedule::{Delivery, TickKey},
+    scheduler::{Delivery, TickKey},
 };
 use std::time::Duration;
 

@@ -1,0 +1,74 @@
+//! Whether jobs can be run: what is wrong is told before the first campaign.
+
+use crate::scheduler::{Job, Misfire, ScheduleError, plan::ticks_kept};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// Ticks that a group's ledger keeps at most: a new leader reads it whole, a page at a time.
+pub(super) const TICKS_MAX: u128 = 200_000;
+/// The longest tail of an output, in bytes.
+const OUTPUT_MAX: usize = 4_096;
+/// The longest history.
+const HISTORY_MAX: usize = 10_000;
+
+pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), ScheduleError> {
+    let mut names = BTreeSet::new();
+    let mut kept = 0;
+    for job in jobs {
+        alone(job)?;
+        let name = Arc::clone(job.name());
+        kept += ticks_kept(job);
+        if kept > TICKS_MAX {
+            return Err(ScheduleError::TooManyTicks { name, window: job.misfire.within() });
+        }
+        if !names.insert(Arc::clone(&name)) {
+            return Err(ScheduleError::DuplicateJob { name });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a job can be run beside whatever others.
+fn alone(job: &Job) -> Result<(), ScheduleError> {
+    let name = || Arc::clone(&job.name);
+    if job.name.is_empty()
+        || job.name.len() > 128
+        || job.name.contains('/')
+        || job.name.chars().any(char::is_control)
+    {
+        return Err(ScheduleError::JobName { name: name() });
+    }
+    let rule = |field, value: String, mend| Err(ScheduleError::Rule { name: name(), field, value, mend });
+    let gap = job.gap;
+    if job.jitter > gap {
+        return rule(
+            "jitter",
+            format!("{:?} over ticks {gap:?} apart", job.jitter),
+            "make it no longer than that",
+        );
+    }
+    if let Misfire::RunOnce { within } | Misfire::RunAll { within } = job.misfire
+        && within < least_window(gap)
+    {
+        let value = format!("{within:?} over ticks {gap:?} apart");
+        return rule("misfire window", value, "make it no shorter than that, or the rule `skip`");
+    }
+    if job.retries.attempts() == 0 {
+        return rule("retries", "0 attempts".to_owned(), "use 1 for a job that is never tried again");
+    }
+    if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return rule("timeout", "0".to_owned(), "leave it out for a job that may take as long as it likes");
+    }
+    if job.keep_output > OUTPUT_MAX {
+        return rule("kept output", format!("{} bytes", job.keep_output), "keep at most 4096");
+    }
+    if job.history > HISTORY_MAX {
+        return rule("history", format!("{} entries", job.history), "keep at most 10000");
+    }
+    Ok(())
+}
+
+/// A window shorter than a tick makes up nothing of an outage that is longer; where ticks are a day apart, an hour
+/// is sound all the same: what nobody ran by then is better left.
+fn least_window(gap: Duration) -> Duration {
+    gap.min(Duration::from_secs(60))
+}

@@ -1,0 +1,156 @@
+use crate::scheduler::{TickEnd, TickHistory};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Buckets for each doubling.
+const PARTS: u32 = 8;
+
+/// How ticks have ended on this worker, since it was started.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts(Arc<Mutex<All>>);
+
+#[derive(Debug, Default)]
+struct All {
+    jobs: BTreeMap<Arc<str>, JobCounts>,
+    lateness: Lateness,
+    not_written: u64,
+}
+
+/// How ticks of all jobs have ended on this worker: see [`SchedulerHandle::counts`](super::SchedulerHandle::counts).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TickCounts {
+    /// By job, of the jobs that there are: a job that was removed is forgotten.
+    pub jobs: BTreeMap<Arc<str>, JobCounts>,
+    /// Of all jobs: by how much runs of ticks that were on time started after the tick and its jitter.
+    pub lateness: Lateness,
+    /// Entries of the history that could not even be queued, for want of a majority.
+    pub not_written: u64,
+}
+
+/// How ticks of one job have ended on this worker. A span of skipped ticks counts as one.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct JobCounts {
+    /// By end.
+    pub ends: BTreeMap<TickEnd, u64>,
+    /// By how much its runs started late.
+    pub lateness: Lateness,
+}
+
+/// A distribution of short times, each to an eighth of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    buckets: BTreeMap<u32, u64>,
+    count: u64,
+    max: Duration,
+}
+
+impl Lateness {
+    /// How many there are.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The longest.
+    pub const fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// The time that a share of `part` of 1 does not exceed, up to an eighth more; zero where there is none.
+    pub fn quantile(&self, part: f64) -> Duration {
+        let mut below = 0;
+        let wanted = part.clamp(0.0, 1.0) * self.count as f64;
+        for (bucket, count) in &self.buckets {
+            below += count;
+            if below as f64 >= wanted {
+                return upper(*bucket).min(self.max);
+            }
+        }
+        self.max
+    }
+
+    pub(super) fn add(&mut self, time: Duration) {
+        *self.buckets.entry(bucket(time)).or_default() += 1;
+        self.count += 1;
+        self.max = self.max.max(time);
+    }
+}
+
+/// Eight to a doubling of the microseconds.
+fn bucket(time: Duration) -> u32 {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
+    let doublings = micros.ilog2();
+    let part = (u128::from(micros) << 3 >> doublings) & u128::from(PARTS - 1);
+    doublings * PARTS + u32::try_from(part).unwrap_or_default()
+}
+
+/// The end of a bucket.
+fn upper(bucket: u32) -> Duration {
+    let (doublings, part) = (bucket / PARTS, bucket % PARTS + 1);
+    let micros = (u128::from(PARTS + part) << doublings) / u128::from(PARTS);
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+}
+
+impl Counts {
+    pub(super) fn ended(&self, history: &TickHistory) {
+        let mut all = self.all();
+        let job = all.jobs.entry(Arc::clone(&history.job)).or_default();
+        *job.ends.entry(history.end).or_default() += 1;
+    }
+
+    pub(super) fn late(&self, job: &Arc<str>, by: Duration) {
+        let mut all = self.all();
+        all.lateness.add(by);
+        all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
+    }
+
+    /// Forgets the jobs that are not among these: jobs that come and go must not add up.
+    pub(super) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
+        self.all().jobs.retain(|job, _| jobs.contains_key(job));
+    }
+
+    pub(super) fn not_written(&self) {
+        self.all().not_written += 1;
+    }
+
+    pub(super) fn look(&self) -> TickCounts {
+        let all = self.all();
+        TickCounts { jobs: all.jobs.clone(), lateness: all.lateness.clone(), not_written: all.not_written }
+    }
+
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_right_to_an_eighth() {
+        let mut lateness = Lateness::default();
+        assert_eq!(lateness.quantile(0.99), Duration::ZERO);
+        (1..=1_000).for_each(|micros| lateness.add(Duration::from_micros(micros * 10)));
+        for (part, micros) in [(0.5, 5_000), (0.99, 9_900), (0.001, 10)] {
+            let found = u64::try_from(lateness.quantile(part).as_micros()).unwrap();
+            assert!(found >= micros && found <= micros + micros / 8 + 1, "{part}: {found}");
+        }
+        assert_eq!(lateness.quantile(1.0), Duration::from_millis(10));
+        assert_eq!((lateness.count(), lateness.max()), (1_000, Duration::from_millis(10)));
+    }
+
+    #[test]
+    fn every_time_is_within_its_bucket() {
+        for micros in [1, 2, 7, 8, 9, 15, 16, 1_000, 1_023, 1_024, 987_654_321, u64::MAX] {
+            let time = Duration::from_micros(micros);
+            assert!(upper(bucket(time)) >= time || micros == u64::MAX, "{micros}");
+            assert!(bucket(time) == 0 || upper(bucket(time) - 1) <= time || micros < 8, "{micros}");
+        }
+        assert_eq!(bucket(Duration::ZERO), 0);
+    }
+}

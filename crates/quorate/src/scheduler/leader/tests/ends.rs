@@ -1,0 +1,472 @@
+//! Each tick comes to an end that stands in the history.
+
+use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
+use crate::{
+    node::FencingToken,
+    scheduler::{
+        Delivery, Job, Misfire, Overlap, Retry, RunAll, RunOnce, Tick, TickCause, TickEnd, TickHistory, at,
+    },
+};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+async fn ok() -> Result<(), String> {
+    Ok(())
+}
+
+/// Works until it is told to stop, and then says what it is given to say.
+fn patient(
+    result: Result<(), &'static str>,
+) -> impl Fn(Tick) -> futures_util::future::BoxFuture<'static, Result<(), &'static str>> {
+    move |tick| {
+        Box::pin(async move {
+            tick.cancellation_token().cancelled().await;
+            result
+        })
+    }
+}
+
+#[tokio::test]
+async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts() {
+    let stage = Stage::new();
+    let flaky = Job::new("flaky", often(), |tick: Tick| async move {
+        if tick.attempt() < 3 { Err(format!("attempt {} failed", tick.attempt())) } else { Ok(()) }
+    });
+    let fails = Job::new("fails", often(), |tick: Tick| async move {
+        tick.set_output("secrets, and the tail");
+        Err::<(), _>(format!("attempt {} failed", tick.attempt()))
+    });
+    let slow = Job::new("slow", often(), |_| std::future::pending::<Result<(), String>>());
+    let retry = |attempts| Retry::new(attempts).backoff(PERIOD / 50, PERIOD / 50);
+    let jobs = [
+        flaky.retries(retry(5)),
+        fails.retries(retry(2)).keep_output(8),
+        slow.timeout(PERIOD / 2).retries(retry(2)),
+    ];
+    let leader = stage.candidate("a", &jobs);
+    let flaky = stage.history_when("flaky", |history| history.len() > 2).await;
+    let entry = &flaky[1];
+    assert_eq!((entry.end, entry.attempts, &*entry.reason, &*entry.worker), (TickEnd::Done, 3, "", "a"));
+    assert!(entry.term.get() > 0 && entry.cause == TickCause::Scheduled && entry.output.is_none());
+    assert!(entry.started.is_some_and(|started| started >= entry.tick), "{entry:?}");
+    let fails = stage.history_when("fails", |history| history.len() > 2).await;
+    let entry = &fails[1];
+    assert_eq!((entry.end, entry.attempts, &*entry.reason), (TickEnd::Failed, 2, "attempt 2 failed"));
+    assert_eq!(entry.output.as_deref(), Some("the tail"));
+    // Ticks that it overtakes may stand before it.
+    let slow = stage.history_when("slow", |all| !ends(all, TickEnd::TimedOut).is_empty()).await;
+    let entry = ends(&slow, TickEnd::TimedOut)[0];
+    assert_eq!(entry.attempts, 2);
+    assert!(entry.took >= Some(PERIOD) && entry.reason.contains("timed out after 50"), "{entry:?}");
+    let counts = leader.roster.counts().look();
+    assert!(counts.jobs["flaky"].ends[&TickEnd::Done] >= 3 && counts.lateness.count() > 6);
+    assert!(counts.jobs["fails"].ends[&TickEnd::Failed] >= 3);
+    leader.resigns().await;
+}
+
+#[tokio::test]
+async fn a_job_leaves_a_small_state_to_its_next_run_whoever_leads_it() {
+    let stage = Stage::new();
+    let seen = Arc::new(Mutex::new(Vec::<u32>::new()));
+    let tell = Arc::clone(&seen);
+    let job = Job::new("j", often(), move |tick: Tick| {
+        let tell = Arc::clone(&tell);
+        async move {
+            let last = tick.state().map_or(0, |text| text.parse().expect("what was left"));
+            tell.lock().unwrap().push(last);
+            assert!(tick.set_state(&"x".repeat(1_025)).unwrap_err().to_string().contains("1024"));
+            tick.set_state(&(last + 1).to_string()).map_err(|error| error.to_string())
+        }
+    });
+    for (worker, runs) in [("a", 4), ("b", 8)] {
+        let leader = stage.candidate(worker, std::slice::from_ref(&job));
+        stage.when("runs", || seen.lock().unwrap().len() >= runs).await;
+        leader.resigns().await;
+    }
+    let seen = seen.lock().unwrap();
+    assert!(seen.iter().copied().eq(0..u32::try_from(seen.len()).unwrap()), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside_it() {
+    let stage = Stage::new();
+    let side_by_side = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let count = Arc::clone(&side_by_side);
+    let takes_three = move |_| {
+        let count = Arc::clone(&count);
+        async move {
+            let now = count.0.fetch_add(1, Ordering::Relaxed) + 1;
+            count.1.fetch_max(now, Ordering::Relaxed);
+            crate::env::Env::system().sleep(PERIOD * 3).await;
+            count.0.fetch_sub(1, Ordering::Relaxed);
+            ok().await
+        }
+    };
+    let late = RunAll::within(60 * SECOND);
+    let once = Arc::new(AtomicUsize::new(0));
+    let first = Arc::clone(&once);
+    let skip = Job::new("skip", often(), move |tick: Tick| {
+        let long = first.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            if long {
+                tick.term().expect("a leader's").quorum().env().sleep(PERIOD * 4).await;
+            }
+            ok().await
+        }
+    });
+    let jobs = [
+        skip.overlap(Overlap::Skip).misfire(late).delivery(Delivery::AtMostOnce),
+        Job::new("cancel", often(), patient(Err("stopped"))).overlap(Overlap::CancelOld),
+        Job::new("allow", often(), takes_three).overlap(Overlap::Allow),
+    ];
+    let leader = stage.candidate("a", &jobs);
+    let skip = stage.history_when("skip", |all| ends(all, TickEnd::Done).len() > 4).await;
+    assert!(ends(&skip, TickEnd::SkippedOverlap).len() >= 3, "{skip:#?}");
+    let cancelled = stage.history_when("cancel", |all| all.len() > 3).await;
+    for entry in &cancelled {
+        assert_eq!(entry.end, TickEnd::Cancelled);
+        assert!(entry.reason.starts_with("for the tick"), "{entry:?}");
+    }
+    stage.history_when("allow", |all| all.len() > 5).await;
+    assert!((3..=4).contains(&side_by_side.1.load(Ordering::Relaxed)), "{side_by_side:?}");
+    leader.resigns().await;
+    // What was skipped has had its last word: another leader does not make it up, though all are made up.
+    let begun = once.load(Ordering::Relaxed);
+    let again = stage.candidate("b", &jobs[..1]);
+    let more = stage.history_when("skip", |all| ends(all, TickEnd::Done).len() > begun + 2).await;
+    let skipped = ends(&more, TickEnd::SkippedOverlap);
+    let ran = |tick| ends(&more, TickEnd::Done).iter().any(|entry| entry.tick == tick);
+    assert!(skipped.iter().all(|entry| !ran(entry.tick)), "{more:#?}");
+    again.resigns().await;
+}
+
+#[tokio::test]
+async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no_more_than_may_at_once() {
+    let stage = Stage::new();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let now = stage.quorum.env().wall();
+    // Later than the nodes can answer for: their memory has just begun.
+    let together = at(now + SECOND * 2);
+    let jobs: Vec<Job> = (0..12)
+        .map(|number| {
+            let (order, running) = (Arc::clone(&order), Arc::clone(&running));
+            let job = Job::new(&format!("j{number:02}"), together, move |_| {
+                let (order, running) = (Arc::clone(&order), Arc::clone(&running));
+                async move {
+                    order.lock().unwrap().push(number);
+                    let now = running.0.fetch_add(1, Ordering::Relaxed) + 1;
+                    running.1.fetch_max(now, Ordering::Relaxed);
+                    crate::env::Env::system().sleep(PERIOD / 5).await;
+                    running.0.fetch_sub(1, Ordering::Relaxed);
+                    ok().await
+                }
+            });
+            job.priority(number)
+        })
+        .collect();
+    let leader = stage.limited("a", &jobs, 2);
+    stage.when("all run", || order.lock().unwrap().len() == 12).await;
+    assert_eq!(running.1.load(Ordering::Relaxed), 2);
+    let order = order.lock().unwrap().clone();
+    let first_of_each: Vec<_> = order.chunks(2).map(|two| two[0].max(two[1])).collect();
+    assert_eq!(first_of_each, [11, 9, 7, 5, 3, 1], "{order:?}");
+    leader.resigns().await;
+}
+
+#[tokio::test]
+async fn what_a_crash_cut_short_is_lost_or_runs_again() {
+    let stage = Stage::new();
+    for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+        let name = delivery.to_string();
+        let begun = Begun::default();
+        let job = |hangs: bool| {
+            let begun = Arc::clone(&begun);
+            let job = Job::new(&name, often(), move |tick: Tick| {
+                begun.lock().unwrap().push(tick.at());
+                async move { if hangs { std::future::pending().await } else { ok().await } }
+            });
+            // Not even a missed tick is made up; but what was begun is.
+            job.delivery(delivery).misfire(Misfire::Skip)
+        };
+        let first = stage.candidate("a", &[job(true)]);
+        stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
+        first.crashes().await;
+        let cut = begun.lock().unwrap()[0];
+        let next = stage.candidate("b", &[job(false)]);
+        let known = |all: &[crate::scheduler::TickHistory]| all.iter().any(|entry| entry.tick == cut);
+        let history = stage.history_when(&name, |all| known(all) && all.len() > 2).await;
+        let entry = history.iter().find(|entry| entry.tick == cut).unwrap();
+        let times = begun.lock().unwrap().iter().filter(|tick| **tick == cut).count();
+        match delivery {
+            Delivery::AtMostOnce => {
+                assert_eq!((entry.end, &*entry.worker, times), (TickEnd::Lost, "a", 1), "{entry:?}");
+                assert!(entry.reason.contains("left no word"));
+            }
+            Delivery::AtLeastOnce => {
+                let made_up = (TickEnd::Done, TickCause::MadeUp, 2);
+                assert_eq!((entry.end, entry.cause, times), made_up, "{entry:?}");
+            }
+        }
+        next.resigns().await;
+    }
+}
+
+#[tokio::test]
+async fn a_resignation_writes_what_has_ended_and_what_it_tore() {
+    let stage = Stage::new();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let tell = Arc::clone(&begun);
+    let hears = Job::new("hears", often(), patient(Err("told"))).delivery(Delivery::AtMostOnce);
+    let deaf = Job::new("deaf", often(), move |_| {
+        tell.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<Result<(), String>>()
+    });
+    let leader = stage.candidate("a", &[hears, deaf.delivery(Delivery::AtMostOnce)]);
+    stage.when("it runs", || begun.load(Ordering::Relaxed) > 0).await;
+    leader.resigns().await;
+    let hears = stage.history("hears").await;
+    assert_eq!(hears.last().map(|entry| (entry.end, &*entry.reason)), Some((TickEnd::Cancelled, "told")));
+    let deaf = stage.history("deaf").await;
+    let [entry] = &deaf[..] else { panic!("{deaf:#?}") };
+    assert_eq!(entry.end, TickEnd::Cancelled);
+    assert!(entry.reason.contains("did not stop within the grace"), "{entry:?}");
+    // And it is not lost as well.
+    let tell = Arc::clone(&begun);
+    let quick = Job::new("deaf", often(), move |_| {
+        tell.fetch_add(1, Ordering::Relaxed);
+        ok()
+    });
+    let next = stage.candidate("b", &[quick.delivery(Delivery::AtMostOnce)]);
+    let deaf = stage.history_when("deaf", |all| ends(all, TickEnd::Done).len() > 2).await;
+    assert!(ends(&deaf, TickEnd::Lost).is_empty(), "{deaf:#?}");
+    next.resigns().await;
+}
+
+#[tokio::test]
+async fn a_retry_that_is_pending_at_the_step_down_is_the_next_leader_s() {
+    let stage = Stage::new();
+    let begun = Begun::default();
+    let job = |fails: bool| {
+        let begun = Arc::clone(&begun);
+        let soon = often();
+        let job = Job::new("j", soon, move |tick: Tick| {
+            begun.lock().unwrap().push(tick.at());
+            async move { if fails { Err("not yet") } else { Ok(()) } }
+        });
+        job.retries(Retry::new(3).backoff(60 * SECOND, 60 * SECOND))
+    };
+    let first = stage.candidate("a", &[job(true)]);
+    stage.when("it fails", || !begun.lock().unwrap().is_empty()).await;
+    first.resigns().await;
+    let cut = begun.lock().unwrap()[0];
+    let history = stage.history("j").await;
+    assert_eq!((history[0].end, history[0].attempts), (TickEnd::Cancelled, 1), "{history:#?}");
+    let next = stage.candidate("b", &[job(false)]);
+    let history = stage
+        .history_when("j", |all| all.iter().any(|entry| entry.tick == cut && entry.end == TickEnd::Done))
+        .await;
+    assert!(history.iter().filter(|entry| entry.tick == cut).count() == 2, "{history:#?}");
+    next.resigns().await;
+}
+
+#[tokio::test]
+async fn what_a_crash_kept_from_the_history_the_next_leader_enters() {
+    let stage = Stage::new();
+    let job = Job::new("j", often(), |_| ok());
+    let first = stage.candidate("a", std::slice::from_ref(&job));
+    let told = stage.history_when("j", |all| ends(all, TickEnd::Done).len() > 3).await;
+    first.resigns().await;
+    // As if the leader had been killed before it wrote any of them.
+    let part = stage.ledger.part(&TickHistory::part("j"));
+    part.prune(FencingToken::default(), stage.quorum.wall().as_micros()).await.unwrap();
+    assert!(stage.history("j").await.is_empty());
+    let next = stage.candidate("b", std::slice::from_ref(&job));
+    let history = stage.history_when("j", |all| all.len() >= told.len()).await;
+    for entry in ends(&told, TickEnd::Done) {
+        let made = history.iter().find(|made| made.key() == entry.key()).expect("it is there again");
+        assert_eq!((made.end, &*made.worker, made.started), (TickEnd::Done, "a", None), "{made:?}");
+        assert_eq!(&*made.reason, "entered by the next leader");
+    }
+    next.resigns().await;
+}
+
+#[tokio::test]
+async fn a_history_is_kept_to_what_it_may_hold() {
+    let stage = Stage::new();
+    let job = Job::new("j", crate::scheduler::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
+    for worker in ["a", "b"] {
+        let leader = stage.candidate(worker, std::slice::from_ref(&job));
+        let done = || {
+            leader
+                .roster
+                .counts()
+                .look()
+                .jobs
+                .get("j")
+                .map_or(0, |job| job.ends.get(&TickEnd::Done).copied().unwrap_or(0))
+        };
+        stage.when("a hundred ticks", || done() > 100).await;
+        // It is pruned once there are twice as many, so there are never many more.
+        let held = stage.history_when("j", |all| all.len() <= 60).await;
+        assert!(held.len() >= 20, "{}", held.len());
+        leader.resigns().await;
+    }
+}
+
+#[tokio::test]
+async fn a_tick_hangs_on_the_end_before_it_over_leaders() {
+    let stage = Stage::new();
+    let begun = Begun::default();
+    let tell = Arc::clone(&begun);
+    let takes = PERIOD;
+    let schedule = crate::scheduler::delay(PERIOD * 2).unwrap();
+    let job = Job::new("j", schedule, move |tick: Tick| {
+        let tell = Arc::clone(&tell);
+        async move {
+            tell.lock().unwrap().push(tick.at());
+            crate::env::Env::system().sleep(takes).await;
+            ok().await
+        }
+    });
+    for (worker, runs) in [("a", 3), ("b", 6)] {
+        let leader = stage.candidate(worker, std::slice::from_ref(&job));
+        stage.when("runs", || begun.lock().unwrap().len() >= runs).await;
+        leader.resigns().await;
+    }
+    let begun = begun.lock().unwrap();
+    let mut ticks = begun.clone();
+    ticks.dedup();
+    for two in ticks.windows(2) {
+        assert!(two[0].until(two[1]) >= takes + PERIOD * 2, "{begun:?}");
+    }
+    assert!(ticks.len() >= 5, "{begun:?}");
+}
+
+#[tokio::test]
+async fn what_nobody_ran_for_longer_than_the_window_is_told_by_the_next_leader() {
+    let stage = Stage::new();
+    let job = Job::new("j", often(), |_| ok()).misfire(RunAll::within(PERIOD));
+    let first = stage.candidate("a", std::slice::from_ref(&job));
+    stage.history_when("j", |all| all.len() > 2).await;
+    first.resigns().await;
+    let gap = Duration::from_millis(2_500);
+    stage.quorum.env().sleep(gap).await;
+    let next = stage.candidate("b", &[job]);
+    let history = stage.history_when("j", |all| !ends(all, TickEnd::SkippedMisfire).is_empty()).await;
+    let [missed] = &ends(&history, TickEnd::SkippedMisfire)[..] else { panic!("{history:#?}") };
+    let span = missed.tick.until(missed.until.expect("a span"));
+    assert!(span > SECOND && span < gap + SECOND, "{missed:?}");
+    assert!(missed.reason.contains("misfire window") && missed.started.is_none());
+    next.resigns().await;
+}
+
+#[tokio::test]
+async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
+    let stage = Stage::new();
+    let begun = Begun::default();
+    let tell = Arc::clone(&begun);
+    let schedule = crate::scheduler::delay(PERIOD).unwrap();
+    // Four times it says itself that it was cut short: more than are made up for at once.
+    let job = Job::new("j", schedule, move |tick: Tick| {
+        let tell = Arc::clone(&tell);
+        async move {
+            tell.lock().unwrap().push(tick.at());
+            if tell.lock().unwrap().len() <= 4 {
+                tick.mark_interrupted();
+                return Err("cut short");
+            }
+            Ok(())
+        }
+    });
+    let leader = stage.candidate("a", &[job.delivery(Delivery::AtLeastOnce)]);
+    stage.when("the chain goes on", || begun.lock().unwrap().len() > 6).await;
+    leader.resigns().await;
+    let begun = begun.lock().unwrap();
+    assert!(begun[..5].iter().all(|tick| *tick == begun[0]), "{begun:?}");
+    assert!(begun[5..].iter().all(|tick| *tick > begun[0]), "{begun:?}");
+}
+
+#[tokio::test]
+async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
+    let stage = Stage::new();
+    let job = Job::new("j", often(), |_| ok()).misfire(RunOnce::within(60 * SECOND));
+    let first = stage.candidate("a", std::slice::from_ref(&job));
+    stage.history_when("j", |all| ends(all, TickEnd::Done).len() > 20).await;
+    first.resigns().await;
+    stage.quorum.env().sleep(PERIOD * 12).await;
+    let next = stage.candidate("b", &[job]);
+    let by = |all: &[crate::scheduler::TickHistory]| all.iter().filter(|entry| &*entry.worker == "b").count();
+    let history = stage.history_when("j", |all| by(all) > 5).await;
+    next.resigns().await;
+    for missed in ends(&history, TickEnd::SkippedMisfire) {
+        let span = missed.tick..=missed.until.unwrap_or(missed.tick);
+        let done = ends(&history, TickEnd::Done);
+        assert!(!done.iter().any(|entry| span.contains(&entry.tick)), "{missed:?} of {history:#?}");
+    }
+}
+
+/// How a handler ends that marks its run as interrupted.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Ok,
+    Err,
+    Panic,
+    Timeout,
+}
+
+const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
+
+impl Ending {
+    /// A job of one tick, whose first run is marked and then ends so. Later runs are counted, and return `Ok`.
+    fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
+        let runs = Arc::clone(runs);
+        let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: Tick| {
+            let first = runs.fetch_add(1, Ordering::SeqCst) == 0;
+            async move {
+                if !first {
+                    return Ok(());
+                }
+                let _ = tick.set_state("not kept");
+                tick.mark_interrupted();
+                match self {
+                    Self::Ok => Ok(()),
+                    Self::Err => Err("cut short"),
+                    Self::Panic => panic!("cut short"),
+                    Self::Timeout => std::future::pending().await,
+                }
+            }
+        });
+        job.delivery(delivery).timeout(PERIOD * 5).retries(Retry::new(3).backoff(PERIOD, PERIOD))
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_marked_as_interrupted_is_so_whatever_its_handler_returns() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+        let stage = Stage::new();
+        let runs = ENDINGS.map(|ending| (ending, Arc::new(AtomicUsize::new(0))));
+        let jobs: Vec<Job> = runs.iter().map(|(ending, runs)| ending.job(delivery, runs)).collect();
+        let leader = stage.candidate("a", &jobs);
+        for (ending, _) in &runs {
+            let name = format!("{ending:?}").to_lowercase();
+            let history = stage.history_when(&name, |all| !ends(all, TickEnd::Done).is_empty()).await;
+            let (first, what) = (&history[0], format!("{delivery} {ending:?}: {history:#?}"));
+            match delivery {
+                Delivery::AtLeastOnce => {
+                    assert_eq!((first.end, first.cause), (TickEnd::Done, TickCause::MadeUp), "{what}");
+                }
+                Delivery::AtMostOnce => {
+                    assert_eq!((first.end, first.attempts), (TickEnd::Cancelled, 1), "{what}");
+                    assert!(!first.reason.is_empty(), "{what}");
+                }
+            }
+        }
+        leader.resigns().await;
+    }
+}

@@ -1,0 +1,8 @@
+//! The leader's decisions: which runs start, which ticks are skipped, and what a record means. Pure.
+
+pub(super) mod job_plan;
+pub(super) mod job_state;
+pub(super) mod requests;
+pub(super) mod verdict;
+
+pub(super) use job_plan::{needed, ticks_kept};

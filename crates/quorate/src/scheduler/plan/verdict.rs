@@ -1,0 +1,394 @@
+use crate::scheduler::policy::Delivery;
+use crate::scheduler::store::{OpenRun, Stage, TickEnd, TickRecord};
+use crate::{
+    config::majority,
+    env::WallTime,
+    ledger::Memory,
+    node::{FencingToken, NodeTime, Record},
+};
+use std::{sync::Arc, time::Duration};
+
+impl Delivery {
+    /// Whether to run a tick of which the ledger says this.
+    pub fn decide(self, verdict: &TickVerdict) -> Decision {
+        match (verdict, self) {
+            // The open run goes on, whatever the rule.
+            (TickVerdict::NotStarted | TickVerdict::Opened { .. }, _) => Decision::Run,
+            (TickVerdict::Started { .. } | TickVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
+            (TickVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
+            (TickVerdict::Unknown, Self::AtMostOnce) => Decision::Skip(SkipReason::Unknown),
+            (TickVerdict::Final { .. }, _) => Decision::Skip(SkipReason::Final),
+            (TickVerdict::Pruned, _) => Decision::Skip(SkipReason::Pruned),
+            (TickVerdict::NoQuorum, _) => Decision::AskAgain,
+        }
+    }
+}
+
+/// What to do with a tick now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Write *started* to a majority, look at the lease again, and start it.
+    Run,
+    /// Leave it, for this reason.
+    Skip(SkipReason),
+    /// Too few nodes have answered to say anything.
+    AskAgain,
+}
+
+/// Why a tick is left alone. The text completes "the tick was skipped: …".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// It is done, or was given up.
+    #[error("its record is final")]
+    Final,
+    /// It may have been started, and the job is at-most-once.
+    #[error("it was started before, and the job is at-most-once")]
+    Started,
+    /// The nodes that would remember it have forgotten, and the job is at-most-once.
+    #[error("too few nodes remember that time, and the job is at-most-once")]
+    Unknown,
+    /// It is older than what the ledger keeps.
+    #[error("it is older than the ledger's low-water mark")]
+    Pruned,
+}
+
+/// What one node's sealed ledger says of one tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeAnswer<'a> {
+    /// When the node's memory began, by its own wall clock (from its marker).
+    pub since: NodeTime,
+    /// The ledger's low-water mark there.
+    pub low_water: u64,
+    /// What stands there under the tick's key.
+    pub record: Option<&'a Record>,
+}
+
+impl NodeAnswer<'_> {
+    /// Whether the node would still know of this tick, had one been recorded there: its memory began, with
+    /// all that its clock may be off, before the tick was due. A node for which this is false counts neither
+    /// in the seal nor in the write.
+    pub fn remembers(&self, tick: WallTime, max_clock_offset: Duration) -> bool {
+        self.since + max_clock_offset <= tick
+    }
+}
+
+/// What the nodes together know of a tick.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TickVerdict {
+    /// A majority remembers that time and has seen nothing of it; after the seal no older leader can start it.
+    NotStarted,
+    /// At least one node has a record, and none a final one: it may have been started, and may have failed.
+    Started {
+        /// The highest term that wrote of it.
+        term: FencingToken,
+        /// Who wrote; `None` where the record's text cannot be read.
+        worker: Option<Arc<str>>,
+        /// The record to name as *seen* when writing over it.
+        record: Record,
+    },
+    /// The record that decides is open: workers may take the run, or have taken it.
+    Opened {
+        /// That record.
+        record: Record,
+    },
+    /// The record that decides is closed.
+    Final {
+        /// That record.
+        record: Record,
+    },
+    /// No majority remembers that time, and nobody has a record.
+    Unknown,
+    /// It is older than what the ledger keeps on purpose.
+    Pruned,
+    /// Fewer than a majority have answered.
+    NoQuorum,
+}
+
+/// Orders the records that nodes have of one run: the highest decides, closed or not (R11b).
+///
+/// The higher term counts, then the record that its leader wrote last. Two different records of one term and stage are ordered
+/// by their text, so that every leader that sees them, in whatever order of nodes, decides by the same one.
+pub(in crate::scheduler) fn rank(record: &Record) -> (FencingToken, Stage, &str) {
+    (record.term, stage(record), &record.value)
+}
+
+/// The stage of a record. One that cannot be read may have started the run.
+pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
+    TickRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
+}
+
+/// Returns whether a leader may overwrite `met`, a record of an earlier term on a node, with `target` (R14).
+///
+/// A seal with a majority of nodes that remember the run has found every record that ever had a majority. After another seal,
+/// a later record than the `seen` one may have had a majority: it decides instead.
+pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
+    remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
+}
+
+/// Returns whether a leader that has written `before` may write `next`: within a term its records only go forward (R14).
+pub fn goes_forward(before: &Record, next: &Record) -> bool {
+    rank(next) > rank(before)
+}
+
+/// Returns the end that a leader makes of the end in a record that decides (R2b). *Skipped* was perhaps never at a majority:
+/// where the seal had no majority of nodes that remember the run, a later record that was may be forgotten.
+pub fn inherited(end: TickEnd, remembering: bool) -> TickEnd {
+    match end {
+        TickEnd::SkippedMisfire | TickEnd::SkippedOverlap | TickEnd::SkippedPaused if !remembering => {
+            TickEnd::Lost
+        }
+        end => end,
+    }
+}
+
+/// Returns the end of a generation that the leader ended through its slot. A later generation was never a misfire, for an
+/// earlier one may have been started.
+pub fn voided(generation: u32, end: TickEnd) -> TickEnd {
+    match end {
+        TickEnd::SkippedMisfire | TickEnd::SkippedOverlap | TickEnd::SkippedPaused if generation > 1 => {
+            TickEnd::Cancelled
+        }
+        end => end,
+    }
+}
+
+/// Returns the generation that a leader opens of a run of which it found no record. Without a majority of nodes that
+/// remember the run another may have been started, so this one is not the first (R2c).
+pub fn first_opened(remembering: bool) -> u32 {
+    if remembering { 1 } else { 2 }
+}
+
+/// Returns the time before which a node's memory must have begun to count for a leader's writes, and for the generations
+/// that it opens: the run's time or the beginning of the leader's term, whichever is later (R13).
+pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
+    run.max(term_began)
+}
+
+/// Returns the open record that a worker may take: a majority of `nodes` whose memory covers its `at` shows the very same
+/// record, term and all (R3).
+pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
+    shown.iter().find_map(|(_, record)| {
+        let record = record.as_ref()?;
+        let Ok(TickRecord::Open(open)) = TickRecord::parse(&record.value) else { return None };
+        let counts = |(memory, other): &&(Memory, Option<Record>)| {
+            other.as_ref() == Some(record) && memory.covers(open.at.as_micros())
+        };
+        (shown.iter().filter(counts).count() >= majority(nodes)).then_some((record, open))
+    })
+}
+
+/// Weighs the nodes' answers, one for each node that has answered the *seal*, about the tick due at `tick`.
+///
+/// The record of the highest term decides, closed or not. A record counts on whichever node it is, also on
+/// one whose memory began later (a leader did write it); *no record* counts only from a node that would
+/// remember. One record on one node is taken for a start, although the writer may not have had its
+/// majority: the nodes that did not answer may have it too.
+pub fn verdict(
+    answers: &[NodeAnswer<'_>],
+    quorum: usize,
+    tick: WallTime,
+    max_clock_offset: Duration,
+) -> TickVerdict {
+    if answers.len() < quorum {
+        return TickVerdict::NoQuorum;
+    }
+    let decides = answers.iter().filter_map(|answer| answer.record).max_by_key(|record| rank(record));
+    if let Some(record) = decides.filter(|record| stage(record) == Stage::Closed) {
+        return TickVerdict::Final { record: record.clone() };
+    }
+    if answers.iter().any(|answer| tick.as_micros() < answer.low_water) {
+        return TickVerdict::Pruned;
+    }
+    if let Some(record) = decides {
+        let written = TickRecord::parse(&record.value).ok();
+        if matches!(written, Some(TickRecord::Open(_))) {
+            return TickVerdict::Opened { record: record.clone() };
+        }
+        let worker = written.and_then(|written| written.worker().cloned());
+        return TickVerdict::Started { term: record.term, worker, record: record.clone() };
+    }
+    let remember = answers.iter().filter(|answer| answer.remembers(tick, max_clock_offset)).count();
+    if remember >= quorum { TickVerdict::NotStarted } else { TickVerdict::Unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::TickCause;
+
+    const TICK: WallTime = WallTime::from_micros(100_000_000);
+    const OFFSET: Duration = Duration::from_secs(1);
+    const QUORUM: usize = 2;
+
+    fn node(record: Option<&Record>) -> NodeAnswer<'_> {
+        NodeAnswer { since: NodeTime::from_micros(0), low_water: 0, record }
+    }
+
+    fn forgetful(record: Option<&Record>) -> NodeAnswer<'_> {
+        NodeAnswer { since: TICK, ..node(record) }
+    }
+
+    fn started(term: u64) -> Record {
+        TickRecord::started(&format!("w{term}")).into_record(TICK, FencingToken::new(term))
+    }
+
+    fn done(term: u64) -> Record {
+        TickRecord::done("w", OFFSET, "").into_record(TICK, FencingToken::new(term))
+    }
+
+    fn weigh(answers: &[NodeAnswer<'_>]) -> TickVerdict {
+        verdict(answers, QUORUM, TICK, OFFSET)
+    }
+
+    #[test]
+    fn a_majority_that_remembers_nothing_means_not_started() {
+        assert_eq!(weigh(&[node(None), node(None)]), TickVerdict::NotStarted);
+        assert_eq!(weigh(&[node(None), node(None), forgetful(None)]), TickVerdict::NotStarted);
+    }
+
+    #[test]
+    fn without_a_majority_that_remembers_the_tick_is_unknown() {
+        assert_eq!(weigh(&[node(None), forgetful(None), forgetful(None)]), TickVerdict::Unknown);
+        assert_eq!(weigh(&[node(None), forgetful(None)]), TickVerdict::Unknown);
+    }
+
+    #[test]
+    fn a_node_remembers_from_its_beginning_plus_the_clock_offset() {
+        let at = |since: WallTime| NodeAnswer { since, ..node(None) };
+        assert!(at(TICK - OFFSET).remembers(TICK, OFFSET));
+        let later = TICK - OFFSET + Duration::from_micros(1);
+        assert!(!at(later).remembers(TICK, OFFSET));
+        assert_eq!(weigh(&[at(TICK - OFFSET), at(TICK - OFFSET)]), TickVerdict::NotStarted);
+        assert_eq!(weigh(&[at(TICK - OFFSET), at(later)]), TickVerdict::Unknown);
+    }
+
+    #[test]
+    fn one_record_on_one_node_is_a_start() {
+        let (old, new) = (started(3), started(5));
+        let expect = TickVerdict::Started {
+            term: FencingToken::new(5),
+            worker: Some("w5".into()),
+            record: new.clone(),
+        };
+        assert_eq!(weigh(&[node(Some(&old)), node(Some(&new)), node(None)]), expect);
+        assert_eq!(weigh(&[node(Some(&new)), node(Some(&old)), node(None)]), expect);
+        assert_eq!(weigh(&[forgetful(Some(&new)), node(None), node(None)]), expect);
+    }
+
+    fn skipped(term: u64) -> Record {
+        let skipped = TickRecord::closed("w", TickEnd::SkippedMisfire, "");
+        skipped.into_record(TICK, FencingToken::new(term))
+    }
+
+    /// A deposed leader's *skipped* on a minority once hid a later leader's *started*.
+    #[test]
+    fn the_record_of_the_highest_term_decides_closed_or_not() {
+        let (old, new) = (skipped(3), started(5));
+        let expect = TickVerdict::Started {
+            term: FencingToken::new(5),
+            worker: Some("w5".into()),
+            record: new.clone(),
+        };
+        assert_eq!(weigh(&[node(Some(&old)), node(Some(&new))]), expect);
+        assert_eq!(weigh(&[node(Some(&new)), node(Some(&old))]), expect);
+        let done = done(6);
+        let expect = TickVerdict::Final { record: done.clone() };
+        assert_eq!(weigh(&[node(Some(&new)), node(Some(&done)), node(Some(&old))]), expect);
+        assert_eq!(weigh(&[forgetful(Some(&done)), forgetful(None)]), expect, "on whichever node it is");
+    }
+
+    #[test]
+    fn a_later_record_decides_where_the_seal_does_not_remember() {
+        let (target, met) = (started(7), skipped(3));
+        assert!(overwrites(&target, None, &met, true));
+        assert!(!overwrites(&target, None, &met, false) && overwrites(&target, Some(&met), &met, false));
+        assert!(!overwrites(&target, Some(&started(2)), &met, false));
+        assert!(overwrites(&skipped(7), None, &met, false), "an end is written over anything");
+        assert!(goes_forward(&started(3), &done(3)) && !goes_forward(&done(3), &started(3)));
+        assert_eq!(inherited(TickEnd::SkippedMisfire, false), TickEnd::Lost);
+        assert_eq!(inherited(TickEnd::Done, false), TickEnd::Done);
+        assert_eq!(voided(2, TickEnd::SkippedPaused), TickEnd::Cancelled);
+        assert_eq!((first_opened(true), first_opened(false)), (1, 2));
+    }
+
+    #[test]
+    fn a_worker_takes_one_record_that_a_majority_of_older_nodes_shows() {
+        let open = |term, generation| {
+            let at = TICK;
+            let open = OpenRun {
+                generation,
+                at,
+                not_before: at,
+                take_by: at,
+                horizon: at,
+                delivery: Delivery::AtMostOnce,
+                cause: TickCause::Scheduled,
+                term: FencingToken::new(1),
+                state: None,
+                cancel: None,
+            };
+            TickRecord::Open(open).into_record(TICK, FencingToken::new(term))
+        };
+        let shown =
+            |since: WallTime, record: Option<Record>| (Memory { since, max_clock_offset: OFFSET }, record);
+        let (old, young) = (WallTime::default(), TICK);
+        let taken = |shown: &[(Memory, Option<Record>)]| is_open(shown, 3).map(|(_, open)| open.generation);
+        assert_eq!(taken(&[shown(old, Some(open(3, 1))), shown(old, Some(open(3, 1)))]), Some(1));
+        assert_eq!(taken(&[shown(old, Some(open(3, 1))), shown(old, None)]), None, "R3: one node");
+        assert_eq!(
+            taken(&[shown(old, Some(open(3, 1))), shown(old, Some(open(4, 1)))]),
+            None,
+            "R3: two terms"
+        );
+        assert_eq!(
+            taken(&[shown(old, Some(open(3, 1))), shown(young, Some(open(3, 1)))]),
+            None,
+            "R3: a young node"
+        );
+        assert_eq!(taken(&[shown(old, Some(skipped(3))), shown(old, Some(skipped(3)))]), None);
+    }
+
+    #[test]
+    fn too_few_answers_say_nothing() {
+        let record = started(5);
+        assert_eq!(weigh(&[]), TickVerdict::NoQuorum);
+        assert_eq!(weigh(&[node(None)]), TickVerdict::NoQuorum);
+        assert_eq!(weigh(&[node(Some(&record))]), TickVerdict::NoQuorum);
+    }
+
+    #[test]
+    fn below_the_low_water_mark_nothing_runs() {
+        let mark = |low_water| NodeAnswer { low_water, ..node(None) };
+        assert_eq!(weigh(&[mark(TICK.as_micros() + 1), mark(0)]), TickVerdict::Pruned);
+        assert_eq!(weigh(&[mark(TICK.as_micros()), mark(0)]), TickVerdict::NotStarted);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_still_a_start() {
+        let record = Record { value: "?".into(), ..started(5) };
+        let TickVerdict::Started { worker, .. } = weigh(&[node(Some(&record)), node(None)]) else {
+            panic!("a record stands")
+        };
+        assert_eq!(worker, None);
+    }
+
+    #[test]
+    fn delivery_decides() {
+        use Decision::{AskAgain, Run, Skip};
+        let record = started(5);
+        let begun = TickVerdict::Started { term: record.term, worker: None, record: record.clone() };
+        let table = [
+            (TickVerdict::NotStarted, Run, Run),
+            (begun, Skip(SkipReason::Started), Run),
+            (TickVerdict::Unknown, Skip(SkipReason::Unknown), Run),
+            (TickVerdict::Final { record }, Skip(SkipReason::Final), Skip(SkipReason::Final)),
+            (TickVerdict::Pruned, Skip(SkipReason::Pruned), Skip(SkipReason::Pruned)),
+            (TickVerdict::NoQuorum, AskAgain, AskAgain),
+        ];
+        for (verdict, at_most, at_least) in table {
+            assert_eq!(Delivery::AtMostOnce.decide(&verdict), at_most, "{verdict:?}");
+            assert_eq!(Delivery::AtLeastOnce.decide(&verdict), at_least, "{verdict:?}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The rules of a job beside its schedule: what happens with missed ticks, overlapping runs and failed attempts. Pure.
+
+mod delivery;
+mod jitter;
+mod misfire;
+mod overlap;
+mod placement;
+mod retry;
+
+pub use delivery::Delivery;
+pub(super) use jitter::Jitter;
+pub(super) use misfire::due_with;
+pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
+pub use overlap::Overlap;
+pub use placement::Placement;
+pub use retry::Retry;

@@ -1,0 +1,394 @@
+//! The leader's side of a run that workers execute: opens it, watches its slot, and closes it.
+
+use crate::scheduler::{
+    plan::job_plan::Start,
+    run::on_leader::{JobState, Outcome, Ran},
+    store::{
+        open_list::OpenList,
+        row_writer::Rows,
+        run_writer::{NotWritten, RunId, RunWriter},
+    },
+};
+use crate::{
+    claim::{Claimed, SlotId, Slots, VOID},
+    env::WallTime,
+    node::{DoneRecord, Record},
+    scheduler::{
+        Delivery, Job, OpenRun, TickCause, TickEnd, TickRecord, first_opened,
+        run::{Cancel, WorkEnd, Worked},
+        store::RunOutcome,
+        voided,
+    },
+};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Between two looks at a slot: a quarter of the time since the run was due, but no less and no more than this.
+const LOOK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// The time within which a run may be taken that the misfire rule does not limit: a requested run, or a catch-up run.
+const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
+/// The time from `take_by` to the horizon of a slot: this many gaps between ticks, at least and at most these times.
+const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
+
+/// Ends a run before a worker takes it. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(in crate::scheduler) struct Withdraw {
+    token: CancellationToken,
+    why: Arc<OnceLock<(TickEnd, Arc<str>)>>,
+}
+
+impl Withdraw {
+    /// Ends the run with this end, unless a worker has taken it.
+    pub(in crate::scheduler) fn withdraw(&self, end: TickEnd, why: &str) {
+        let _ = self.why.set((end, why.into()));
+        self.token.cancel();
+    }
+}
+
+/// A run to open, or to go on with.
+pub(in crate::scheduler) struct Opened {
+    pub(in crate::scheduler) job: Arc<Job>,
+    pub(in crate::scheduler) start: Start,
+    pub(in crate::scheduler) writer: RunWriter,
+    pub(in crate::scheduler) slots: Slots,
+    pub(in crate::scheduler) list: OpenList,
+    pub(in crate::scheduler) rows: Rows,
+    pub(in crate::scheduler) state: JobState,
+    pub(in crate::scheduler) cancel: Cancel,
+    pub(in crate::scheduler) withdraw: Withdraw,
+}
+
+/// The end of one generation, as its slot shows it.
+#[derive(Debug)]
+enum SlotEnd {
+    /// The worker recorded this end.
+    Done(RunOutcome),
+    /// The leader ended it unstarted, or found that an earlier leader had.
+    Void(TickEnd, Arc<str>),
+    /// It was taken, or may have been, and no worker holds it: by whom, and what is known.
+    Lost(Option<Arc<str>>, Arc<str>),
+    /// The term is over; the next leader goes on.
+    Left,
+}
+
+/// The leader's next step for a generation that has ended.
+#[derive(Debug, PartialEq)]
+enum Next {
+    /// Closes the run.
+    Close(TickEnd),
+    /// Opens the next generation.
+    Reopen,
+}
+
+/// Decides on what follows a lost or interrupted generation: only at-least-once goes on, and not where the run is cancelled.
+fn after_loss(delivery: Delivery, cancelled: bool, end: TickEnd) -> Next {
+    match delivery {
+        _ if cancelled => Next::Close(TickEnd::Cancelled),
+        Delivery::AtLeastOnce => Next::Reopen,
+        Delivery::AtMostOnce => Next::Close(end),
+    }
+}
+
+impl Opened {
+    /// Opens the run and stays with it until it is closed, or the term is over.
+    pub(in crate::scheduler) async fn run(mut self) -> Outcome {
+        let run = self.start.run();
+        let adopted = self.start.seen.as_ref().and_then(|seen| match TickRecord::parse(&seen.value) {
+            Ok(TickRecord::Open(open)) => Some(open),
+            _ => None,
+        });
+        let mut seen = self.start.seen.clone();
+        let mut open = adopted.unwrap_or_else(|| {
+            // An earlier leader's own execution was the first generation.
+            let known = self.start.seen.is_none() && !self.start.unknown;
+            self.generation(&run, first_opened(known), None)
+        });
+        loop {
+            if self.is_over() {
+                return Outcome::Left;
+            }
+            let record = self.writer.record(&run, TickRecord::Open(open.clone()));
+            match self.writer.write(&run, seen.take(), &record, false).await {
+                Ok(()) => {}
+                Err(NotWritten::Met(met)) => return Outcome::Met(met, Box::new(self.start)),
+                Err(NotWritten::Ledger(error)) => return Outcome::NotStarted(error),
+            }
+            let (end, last) = self.watch(&run, &mut open, record).await;
+            self.list.remove(&run.key);
+            let cancelled = self.cancel.is_for_good();
+            let (next, outcome) = match end {
+                SlotEnd::Left => return Outcome::Left,
+                SlotEnd::Void(end, why) => {
+                    (Next::Close(voided(open.generation, end)), self.nothing_ran(&why))
+                }
+                SlotEnd::Lost(worker, why) => {
+                    let ran = self.nothing_ran(&why);
+                    let worker = worker.unwrap_or(ran.worker);
+                    (after_loss(open.delivery, cancelled, TickEnd::Lost), RunOutcome { worker, ..ran })
+                }
+                SlotEnd::Done(outcome) => match outcome.end {
+                    Some(end) => (Next::Close(end), outcome),
+                    None => (after_loss(open.delivery, cancelled, TickEnd::Cancelled), outcome),
+                },
+            };
+            match next {
+                Next::Close(end) => return self.close(&run, last, &open, end, outcome).await,
+                Next::Reopen => {
+                    tracing::warn!(
+                        job = &*self.job.name,
+                        tick = self.job.schedule.show(self.start.tick),
+                        generation = open.generation + 1,
+                        "opened again: {}",
+                        outcome.reason
+                    );
+                    open = self.generation(&run, open.generation + 1, Some(&open));
+                    seen = Some(last);
+                }
+            }
+        }
+    }
+
+    /// A new generation, after this one or as the first.
+    fn generation(&self, run: &RunId, generation: u32, before: Option<&OpenRun>) -> OpenRun {
+        let now = self.now();
+        let scheduled = self.start.cause == TickCause::Scheduled && generation == 1;
+        let chained = self.job.schedule.is_after_end();
+        let take_by = match scheduled && !chained {
+            true => {
+                self.start.not_before
+                    + self.job.misfire.within().max(crate::scheduler::plan::job_plan::LATE_AFTER)
+            }
+            false => now.max(self.start.not_before) + TAKE_WITHIN,
+        };
+        let (gaps, least, most) = HORIZON;
+        OpenRun {
+            generation,
+            at: self.writer.memory(run),
+            not_before: before.map_or(self.start.not_before, |_| now),
+            take_by,
+            horizon: take_by + self.job.gap.saturating_mul(gaps).clamp(least, most),
+            delivery: self.job.delivery,
+            cause: match self.start.cause {
+                TickCause::Scheduled if generation > 1 => TickCause::MadeUp,
+                cause => cause,
+            },
+            term: before.map_or(self.writer.term().token(), |before| before.term),
+            state: self.state.text(),
+            cancel: None,
+        }
+    }
+
+    /// Watches the slot until the generation has ended; gives the record that is written last.
+    async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
+        let slot = SlotId {
+            run: Arc::clone(&run.key),
+            generation: open.generation,
+            at: open.at,
+            horizon: open.horizon,
+        };
+        let env = self.writer.term().env().clone();
+        let step_down = self.writer.term().step_down_token().clone();
+        let (mut taken, mut listed, mut holder) = (false, false, None);
+        let due = open.not_before.max(self.now());
+        loop {
+            let now = self.now();
+            let cancelled = self.cancel.is_cancelled();
+            let withdrawn = self.withdraw.token.is_cancelled();
+            if !taken && !cancelled && !withdrawn && !listed {
+                listed = true;
+                self.list.add(&run.key, open.not_before);
+            }
+            let (least, most) = LOOK;
+            let age = due.until(now);
+            let pause = match open.not_before > now && !cancelled && !withdrawn {
+                true => now.until(open.not_before) + least,
+                false => (age / 4).clamp(least, most),
+            };
+            tokio::select! { biased;
+                () = step_down.cancelled() => return (SlotEnd::Left, record),
+                () = self.cancel.cancelled(), if !cancelled => {}
+                () = self.withdraw.token.cancelled(), if !withdrawn && !cancelled => {}
+                () = env.sleep(pause) => {}
+            }
+            if self.is_over() {
+                return (SlotEnd::Left, record);
+            }
+            let Some(Some(shown)) = self.slots.inspect(std::slice::from_ref(&slot)).await.pop() else {
+                continue;
+            };
+            if let Some(ended) = shown.ended {
+                return (self.ended(&ended), record);
+            }
+            holder = shown.holder.as_ref().map(|owner| Arc::from(owner.worker())).or(holder);
+            if shown.counted && !taken {
+                taken = true;
+                self.list.remove(&run.key);
+            }
+            if self.slots.is_past_horizon(&slot) {
+                if shown.free {
+                    let why = "its slot cannot be taken any more, and no end of it was found";
+                    return (SlotEnd::Lost(holder, why.into()), record);
+                }
+                continue;
+            }
+            if shown.counted && shown.free {
+                if let Some(end) = self.end_slot(&slot, None, holder.as_ref()).await {
+                    return (end, record);
+                }
+                continue;
+            }
+            if taken {
+                if self.cancel.is_for_good() && open.cancel.is_none() {
+                    // The worker polls the record.
+                    open.cancel = Some(self.cancel.why());
+                    let cancelled = self.writer.record(run, TickRecord::Open(open.clone()));
+                    if self.writer.write(run, Some(record.clone()), &cancelled, true).await.is_ok() {
+                        record = cancelled;
+                    } else {
+                        open.cancel = None;
+                    }
+                }
+                continue;
+            }
+            let void = self.void_for(open, self.now());
+            if void.is_some()
+                && let Some(end) = self.end_slot(&slot, void, holder.as_ref()).await
+            {
+                return (end, record);
+            }
+        }
+    }
+
+    /// Why the run is to end before a worker takes it, where it is.
+    fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(TickEnd, Arc<str>)> {
+        if self.cancel.is_for_good() {
+            return Some((TickEnd::Cancelled, self.cancel.why()));
+        }
+        if let Some((end, why)) = self.withdraw.why.get() {
+            return Some((*end, Arc::clone(why)));
+        }
+        let late = now > open.take_by;
+        late.then(|| (TickEnd::SkippedMisfire, "it waited for longer than the misfire window".into()))
+    }
+
+    /// Takes the slot to end the generation: unstarted for the reason `void`, or as lost where a count is there.
+    async fn end_slot(
+        &self,
+        slot: &SlotId,
+        void: Option<(TickEnd, Arc<str>)>,
+        holder: Option<&Arc<str>>,
+    ) -> Option<SlotEnd> {
+        let claim = match self.slots.claim(slot).await {
+            Claimed::Ended(ended) => return Some(self.ended(&ended)),
+            Claimed::Held(_) | Claimed::Unavailable => return None,
+            Claimed::Counted(claim) => claim,
+            Claimed::Free(claim) => {
+                // Nothing is started without a count: a free claim ends the run only where it is to end.
+                let (end, why) = void?;
+                if claim.take().await {
+                    if let Err(error) = claim.complete(VOID).await {
+                        tracing::debug!(run = &*slot.run, "its slot has no end yet: {error}");
+                    }
+                    return Some(SlotEnd::Void(end, why));
+                }
+                claim
+            }
+        };
+        let worker = holder.map_or("a worker", |holder| holder);
+        let why = format!("it was started by {worker}, who left no word of its end").into();
+        claim.fill().await.then(|| SlotEnd::Lost(holder.cloned(), why))
+    }
+
+    fn ended(&self, ended: &DoneRecord) -> SlotEnd {
+        if &*ended.result == VOID {
+            let why = self.void_for_any();
+            return SlotEnd::Void(why.0, why.1);
+        }
+        match RunOutcome::parse(&ended.result) {
+            Some(outcome) => SlotEnd::Done(outcome),
+            None => SlotEnd::Lost(None, "the end that its worker recorded cannot be read".into()),
+        }
+    }
+
+    /// The reason of a slot that was found void: this leader's, or one that an earlier leader did not leave.
+    fn void_for_any(&self) -> (TickEnd, Arc<str>) {
+        if self.cancel.is_for_good() {
+            return (TickEnd::Cancelled, self.cancel.why());
+        }
+        let earlier =
+            || (TickEnd::SkippedMisfire, "an earlier leader ended it before a worker took it".into());
+        self.withdraw.why.get().cloned().unwrap_or_else(earlier)
+    }
+
+    /// Closes the run at a majority, and gives what the history enters.
+    async fn close(
+        &self,
+        run: &RunId,
+        seen: Record,
+        open: &OpenRun,
+        end: TickEnd,
+        outcome: RunOutcome,
+    ) -> Outcome {
+        let RunOutcome { worker, reason, began, took_ms, attempts, state, output, .. } = outcome;
+        if let Some(text) = state
+            && let Err(error) = self.state.leave(text, &self.rows).await
+        {
+            tracing::warn!(job = &*self.job.name, "its state is not at a majority yet: {error}");
+        }
+        let ran = attempts > 0;
+        let took = Duration::from_millis(took_ms);
+        let closed = TickRecord::ended(&worker, end, ran.then_some(took), &reason);
+        let closed = closed.remembered(self.writer.memory(run), open.term);
+        let record = self.writer.record(run, closed);
+        if let Err(error) = self.writer.write(run, Some(seen), &record, false).await {
+            // The next leader finds the end of the slot.
+            tracing::warn!(job = &*self.job.name, "not closed: {error}");
+            return Outcome::Left;
+        }
+        let worked = Worked { end: WorkEnd::Done, reason, attempts, took, state: None, output };
+        Outcome::Ended(
+            end,
+            Ran { began: ran.then_some(began), worker: Some(worker), term: Some(open.term), worked },
+        )
+    }
+
+    /// The outcome of a generation of which no handler is known to have run.
+    fn nothing_ran(&self, why: &str) -> RunOutcome {
+        RunOutcome {
+            worker: Arc::clone(self.writer.worker()),
+            end: None,
+            reason: why.into(),
+            began: WallTime::default(),
+            took_ms: 0,
+            attempts: 0,
+            state: None,
+            output: None,
+        }
+    }
+
+    fn now(&self) -> WallTime {
+        self.writer.term().quorum().wall()
+    }
+
+    fn is_over(&self) -> bool {
+        let term = self.writer.term();
+        term.step_down_token().is_cancelled() || !term.is_valid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_at_least_once_is_opened_again_and_not_what_is_cancelled() {
+        let (most, least) = (Delivery::AtMostOnce, Delivery::AtLeastOnce);
+        assert_eq!(after_loss(most, false, TickEnd::Lost), Next::Close(TickEnd::Lost));
+        assert_eq!(after_loss(least, false, TickEnd::Lost), Next::Reopen);
+        assert_eq!(after_loss(least, true, TickEnd::Lost), Next::Close(TickEnd::Cancelled));
+        assert_eq!(after_loss(most, false, TickEnd::Cancelled), Next::Close(TickEnd::Cancelled));
+    }
+}

@@ -1,0 +1,89 @@
+//! Parsed schedules of the `cron` crate (0.17). The only module that names the crate, which brings in `chrono`.
+
+use crate::scheduler::schedule::{
+    Cron, Dst, Schedule, Zone,
+    line::{Fields, Line},
+    local::LocalTimes,
+};
+use ::cron::TimeUnitSpec;
+use std::{collections::BTreeSet, sync::Arc};
+
+/// A line that the `cron` crate has parsed, in UTC until [`Cron::zone`] sets another zone. Its text decides whether it is a
+/// fixed-time job, as for [`Cron::parse`]. A line that never fires is accepted, and has no ticks. Where the line names no
+/// year, its ticks go on after 2100, where the crate itself stops.
+impl From<::cron::Schedule> for Cron {
+    fn from(line: ::cron::Schedule) -> Self {
+        let as_written = tidied(line.source());
+        if let Ok(cron) = Self::written(&as_written) {
+            return cron;
+        }
+        let text = rewritten(&line);
+        let times = LocalTimes { fixed: is_fixed(&text), lines: vec![Line::from(&line)] };
+        Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC, dst: Dst::default() }
+    }
+}
+
+/// In UTC: see [`Cron`]'s own `From`.
+impl From<::cron::Schedule> for Schedule {
+    fn from(schedule: ::cron::Schedule) -> Self {
+        Self::Cron(schedule.into())
+    }
+}
+
+impl From<&::cron::Schedule> for Line {
+    fn from(line: &::cron::Schedule) -> Self {
+        fn values(field: &impl TimeUnitSpec) -> BTreeSet<u32> {
+            field.iter().collect()
+        }
+        let years = if line.years().is_all() { super::line::YEARS.collect() } else { values(line.years()) };
+        Self::new(&Fields {
+            clock: [values(line.seconds()), values(line.minutes()), values(line.hours())],
+            days: values(line.days_of_month()),
+            months: values(line.months()),
+            weekdays: values(line.days_of_week()),
+            length: None,
+            years,
+        })
+    }
+}
+
+/// Whether a line of six or seven fields is a fixed-time job.
+fn is_fixed(text: &str) -> bool {
+    text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
+}
+
+/// The source of a line with spaces between its fields alone: the crate accepts spaces within a list.
+fn tidied(text: &str) -> String {
+    let mut tidy = String::new();
+    for word in text.split_whitespace() {
+        let joins = |c: char| matches!(c, ',' | '-' | '/');
+        if !tidy.is_empty() && !tidy.ends_with(joins) && !word.starts_with(joins) {
+            tidy.push(' ');
+        }
+        tidy.push_str(word);
+    }
+    tidy
+}
+
+/// A line written from its values.
+fn rewritten(line: &::cron::Schedule) -> String {
+    fn text(field: &impl TimeUnitSpec) -> String {
+        if field.is_all() { "*".to_owned() } else { list(field.iter()) }
+    }
+    let mut fields = vec![
+        text(line.seconds()),
+        text(line.minutes()),
+        text(line.hours()),
+        text(line.days_of_month()),
+        text(line.months()),
+        text(line.days_of_week()),
+    ];
+    if !line.years().is_all() {
+        fields.push(text(line.years()));
+    }
+    fields.join(" ")
+}
+
+fn list(values: impl IntoIterator<Item = u32>) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",")
+}

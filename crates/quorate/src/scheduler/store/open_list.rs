@@ -1,0 +1,94 @@
+use crate::scheduler::store::row_writer::Rows;
+use crate::{env::WallTime, ledger::Memory, node::Record};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The runs that are open to workers and not known to be taken: one row, which the leader writes and workers read.
+///
+/// The list is advisory. A worker reads the records that it names; only the records say what the worker may take.
+#[derive(Clone, Debug)]
+pub(in crate::scheduler) struct OpenList {
+    rows: Rows,
+    runs: Arc<Mutex<Listed>>,
+}
+
+/// By key, the time before which no worker starts the run.
+type Listed = BTreeMap<Arc<str>, WallTime>;
+
+impl OpenList {
+    /// The key of the row.
+    pub(in crate::scheduler) const KEY: &str = "open";
+
+    /// The list as an earlier leader left it, without the runs that have no `open` record any more.
+    pub(in crate::scheduler) fn new(
+        rows: &Rows,
+        found: &[Option<Record>],
+        open: &BTreeSet<Arc<str>>,
+    ) -> Self {
+        let mut runs = newest(found.iter().flatten());
+        let before = runs.len();
+        runs.retain(|key, _| open.contains(key));
+        let changed = runs.len() != before;
+        let list = Self { rows: rows.clone(), runs: Arc::new(Mutex::new(runs)) };
+        if changed {
+            list.put(&list.runs());
+        }
+        list
+    }
+
+    /// Lists a run that workers may take.
+    pub(in crate::scheduler) fn add(&self, key: &Arc<str>, not_before: WallTime) {
+        let mut runs = self.runs();
+        if runs.insert(Arc::clone(key), not_before) != Some(not_before) {
+            self.put(&runs);
+        }
+    }
+
+    /// Takes a run off the list: it was taken, or has ended.
+    pub(in crate::scheduler) fn remove(&self, key: &str) {
+        let mut runs = self.runs();
+        if runs.remove(key).is_some() {
+            self.put(&runs);
+        }
+    }
+
+    /// Returns the list that a majority's answers to a read show.
+    pub(in crate::scheduler) fn read(shown: &[(Memory, Option<Record>)]) -> BTreeMap<Arc<str>, WallTime> {
+        newest(shown.iter().filter_map(|(_, record)| record.as_ref()))
+    }
+
+    fn put(&self, runs: &Listed) {
+        self.rows.put(&Self::KEY.into(), serde_json::to_string(runs).unwrap_or_default().into());
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Listed> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that the lists of the highest term name: within a term, nodes may have several.
+fn newest<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Listed {
+    let Some(term) = records.clone().map(|record| record.term).max() else { return Listed::new() };
+    let of_term = records.filter(|record| record.term == term);
+    of_term.filter_map(|record| serde_json::from_str::<Listed>(&record.value).ok()).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::FencingToken;
+
+    #[test]
+    fn the_lists_of_the_highest_term_count_together() {
+        let list = |term, keys: &[&str]| {
+            let runs: Listed = keys.iter().map(|key| (Arc::from(*key), WallTime::from_micros(5))).collect();
+            let value = serde_json::to_string(&runs).unwrap().into();
+            Record { at: 0, term: FencingToken::new(term), last: false, value }
+        };
+        let records = [list(3, &["old"]), list(4, &["a"]), list(4, &["a", "b"])];
+        assert_eq!(newest(records.iter()).into_keys().collect::<Vec<_>>(), ["a".into(), "b".into()]);
+        assert!(newest([].iter()).is_empty());
+    }
+}

@@ -1,0 +1,106 @@
+//! Writes the records of runs by the rules of the protocol.
+
+use crate::{
+    election::Term,
+    env::WallTime,
+    ledger::{Ledger, LedgerError},
+    node::Record,
+    scheduler::{TickRecord, goes_forward, memory_needed, overwrites},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Between attempts to write without a majority.
+const WRITE_AGAIN: Duration = Duration::from_millis(50);
+/// The most records of other leaders that one write may overwrite, one after the other.
+const MET_MAX: usize = 32;
+
+/// Writes the records of runs under one term.
+#[derive(Clone, Debug)]
+pub(in crate::scheduler) struct RunWriter {
+    ledger: Ledger,
+    term: Term,
+}
+
+/// The run that a record belongs to, as the seal knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::scheduler) struct RunId {
+    pub(in crate::scheduler) key: Arc<str>,
+    /// The earliest time at which a record of the run may exist.
+    pub(in crate::scheduler) at: WallTime,
+    /// A majority of the sealed nodes remembers that time.
+    pub(in crate::scheduler) remembering: bool,
+}
+
+/// Why a record was not written.
+#[derive(Debug)]
+pub(in crate::scheduler) enum NotWritten {
+    /// Another record decides on the run.
+    Met(Record),
+    Ledger(LedgerError),
+}
+
+impl RunWriter {
+    pub(in crate::scheduler) fn new(ledger: &Ledger, term: &Term) -> Self {
+        Self { ledger: ledger.clone(), term: term.clone() }
+    }
+
+    pub(in crate::scheduler) fn term(&self) -> &Term {
+        &self.term
+    }
+
+    pub(in crate::scheduler) fn worker(&self) -> &Arc<str> {
+        &self.term.quorum().config().worker
+    }
+
+    /// The time before which a node's memory must have begun to count for what this leader writes of the run (R13).
+    pub(in crate::scheduler) fn memory(&self, run: &RunId) -> WallTime {
+        memory_needed(run.at, self.term.began())
+    }
+
+    /// The record of `written` under this leader's term.
+    pub(in crate::scheduler) fn record(&self, run: &RunId, written: TickRecord) -> Record {
+        written.into_record(run.at, self.term.token())
+    }
+
+    /// Writes `target` until a majority of the nodes that remember has it, over `seen` and over any earlier record that may
+    /// be overwritten (R14). Gives up at the end of the term, or at once where `once`.
+    pub(in crate::scheduler) async fn write(
+        &self,
+        run: &RunId,
+        mut seen: Option<Record>,
+        target: &Record,
+        once: bool,
+    ) -> Result<(), NotWritten> {
+        let (memory, decided, mut met_before) = (self.memory(run).as_micros(), seen.clone(), 0);
+        loop {
+            let written = self.ledger.write_remembered(&run.key, seen.as_ref(), target, memory).await;
+            match written {
+                Ok(()) => return Ok(()),
+                Err(LedgerError::Standing(met)) if met_before < MET_MAX => {
+                    met_before += 1;
+                    let may = match met.term == target.term {
+                        true => goes_forward(&met, target),
+                        false => overwrites(target, decided.as_ref(), &met, run.remembering),
+                    };
+                    if !may {
+                        return Err(NotWritten::Met(met));
+                    }
+                    seen = Some(met);
+                }
+                Err(LedgerError::NoMajority(_)) if !once && self.term.is_valid() => {
+                    self.term.env().sleep(WRITE_AGAIN).await;
+                }
+                Err(error) => return Err(NotWritten::Ledger(error)),
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for NotWritten {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Met(record) => write!(f, "another record decides: {record:?}"),
+            Self::Ledger(error) => error.fmt(f),
+        }
+    }
+}

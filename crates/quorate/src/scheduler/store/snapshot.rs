@@ -1,0 +1,400 @@
+//! What the seal found, as the leader needs it for the rest of its term.
+
+use crate::scheduler::{
+    plan::requests::{AskRow, PREFIX},
+    run::on_leader::JobState,
+};
+use crate::{
+    env::WallTime,
+    ledger::Answered,
+    node::{NodeTime, Record},
+    scheduler::{
+        Decision, Delivery, JobRow, NodeAnswer, SkipReason, TickKey, TickRecord, TickVerdict,
+        plan::verdict::rank, verdict,
+    },
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map},
+    ops::Bound,
+    sync::Arc,
+    time::Duration,
+};
+
+/// The keys of ticks and of made-up runs begin so.
+const RUNS: [&str; 2] = ["tick/", "run/"];
+
+/// So many records are taken in before other tasks have their turn.
+const TAKE_AT_ONCE: usize = 2_000;
+
+/// The ledger as the nodes that answered the seal have it. Of the records of a run only the one of the highest
+/// [rank](crate::scheduler::rank) is kept.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Sealed {
+    nodes: Vec<Node>,
+    quorum: usize,
+    pub(in crate::scheduler) max_clock_offset: Duration,
+    runs: BTreeMap<Arc<str>, SealedRun>,
+    /// What each node has under any other key.
+    rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    since: NodeTime,
+    low_water: u64,
+}
+
+/// The record that decides on a run, and how many nodes prove that it had a majority.
+#[derive(Debug)]
+struct SealedRun {
+    record: Record,
+    closed: bool,
+    /// Only nodes whose memory began before this count for a closed record.
+    memory: Option<WallTime>,
+    /// How many of them show this very record.
+    shown: usize,
+}
+
+/// What the ledger says of a run.
+#[derive(Debug, PartialEq)]
+pub(in crate::scheduler) struct Decided {
+    pub(in crate::scheduler) decision: Decision,
+    /// The record that stands, and is not final.
+    pub(in crate::scheduler) seen: Option<Record>,
+    /// Too few nodes can remember a record of that time, and none has one.
+    pub(in crate::scheduler) unknown: bool,
+    /// A majority of the sealed nodes remembers that time.
+    pub(in crate::scheduler) remembering: bool,
+    /// The closed record that decides, where it is not known to have had a majority.
+    pub(in crate::scheduler) unsettled: Option<Record>,
+}
+
+impl SealedRun {
+    fn new(record: Record) -> Self {
+        let written = TickRecord::parse(&record.value).ok();
+        let memory = match &written {
+            Some(TickRecord::Closed { memory, .. }) => *memory,
+            _ => None,
+        };
+        Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, shown: 0 }
+    }
+
+    /// Returns whether a majority showed the end: then its leader could act on it, and no later leader finds another.
+    fn is_settled(&self, quorum: usize) -> bool {
+        self.closed && self.shown >= quorum
+    }
+}
+
+impl Sealed {
+    /// What the nodes answered. It may be very much: other tasks have their turns in between.
+    pub(in crate::scheduler) async fn take(
+        answers: Vec<Answered>,
+        quorum: usize,
+        max_clock_offset: Duration,
+    ) -> Self {
+        let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
+        for (node, answer) in answers.into_iter().enumerate() {
+            for (number, (key, record)) in answer.state.records.into_iter().enumerate() {
+                sealed.add(node, key, record);
+                if number % TAKE_AT_ONCE == TAKE_AT_ONCE - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        sealed
+    }
+
+    fn empty(answers: &[Answered], quorum: usize, max_clock_offset: Duration) -> Self {
+        let nodes = answers
+            .iter()
+            .map(|answer| Node { since: answer.memory.since, low_water: answer.state.low_water })
+            .collect();
+        Self { nodes, quorum, max_clock_offset, runs: BTreeMap::new(), rows: BTreeMap::new() }
+    }
+
+    fn add(&mut self, node: usize, key: Arc<str>, record: Record) {
+        if RUNS.iter().any(|prefix| key.starts_with(prefix)) {
+            let since = self.nodes[node].since + self.max_clock_offset;
+            let known = match self.runs.entry(key) {
+                btree_map::Entry::Vacant(place) => place.insert(SealedRun::new(record)),
+                btree_map::Entry::Occupied(known) => {
+                    let known = known.into_mut();
+                    if known.record != record {
+                        if rank(&record) < rank(&known.record) {
+                            return;
+                        }
+                        *known = SealedRun::new(record);
+                    }
+                    known
+                }
+            };
+            known.shown += usize::from(known.memory.is_some_and(|memory| since <= memory));
+        } else {
+            let count = self.nodes.len();
+            self.rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
+        }
+    }
+
+    #[cfg(test)]
+    pub(in crate::scheduler) fn new(
+        answers: Vec<Answered>,
+        quorum: usize,
+        max_clock_offset: Duration,
+    ) -> Self {
+        let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
+        for (node, answer) in answers.into_iter().enumerate() {
+            answer.state.records.into_iter().for_each(|(key, record)| sealed.add(node, key, record));
+        }
+        sealed
+    }
+
+    /// What to do with the run under `key`, of which the first record would have been written at `at` or later.
+    pub(in crate::scheduler) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
+        let (known, remembering) = (self.runs.get(key), self.remembers(at));
+        if let Some(closed) = known.filter(|known| known.closed) {
+            let unsettled = (!closed.is_settled(self.quorum)).then(|| closed.record.clone());
+            let decision = Decision::Skip(SkipReason::Final);
+            return Decided { decision, seen: None, unknown: false, remembering, unsettled };
+        }
+        // The verdict takes the highest record of all, whichever node has it.
+        let seen = known.map(|known| &known.record);
+        let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
+        let views = self.nodes.iter().zip(records);
+        let views: Vec<NodeAnswer<'_>> = views
+            .map(|(node, record)| NodeAnswer { since: node.since, low_water: node.low_water, record })
+            .collect();
+        let verdict = verdict(&views, self.quorum, at, self.max_clock_offset);
+        let decision = delivery.decide(&verdict);
+        let unknown = verdict == TickVerdict::Unknown;
+        Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
+    }
+
+    /// Whether a majority of the sealed nodes remembers this time.
+    pub(in crate::scheduler) fn remembers(&self, at: WallTime) -> bool {
+        let of = |node: &&Node| node.since + self.max_clock_offset <= at;
+        self.nodes.iter().filter(of).count() >= self.quorum
+    }
+
+    /// The ticks of a job whose record a new leader must act on: those that have not ended, and those whose end is not known
+    /// to have had a majority. (What is below the low-water mark of a node has been dealt with.)
+    pub(in crate::scheduler) fn unfinished(
+        &self,
+        job: &str,
+    ) -> impl Iterator<Item = (WallTime, Record)> + '_ {
+        let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
+        let open = self
+            .of_job(job)
+            .filter(move |(_, known)| !known.is_settled(self.quorum) && known.record.at >= low_water);
+        open.filter_map(|(key, known)| Some((TickKey::parse(key).ok()??.tick, known.record.clone())))
+    }
+
+    /// The keys of all runs that have not ended, of jobs that this leader knows and of others.
+    pub(in crate::scheduler) fn unfinished_keys(&self) -> BTreeSet<Arc<str>> {
+        let open = self.runs.iter().filter(|(_, known)| !known.closed);
+        open.map(|(key, _)| Arc::clone(key)).collect()
+    }
+
+    /// The ticks of a job that have ended, as far as the ledger still knows of them: newest first.
+    pub(in crate::scheduler) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
+        let ended = self.of_job(job).rev().filter(|(_, known)| known.is_settled(self.quorum));
+        ended.filter_map(|(key, known)| Some((TickKey::parse(key).ok()??.tick, &known.record)))
+    }
+
+    fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, SealedRun> {
+        let first = TickKey::new(job, WallTime::default()).key();
+        let last = TickKey::new(job, WallTime::from_micros(u64::MAX)).key();
+        self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
+    }
+
+    /// The ticks of a job from `first` to `last` of which the ledger knows anything.
+    pub(in crate::scheduler) fn stand(
+        &self,
+        job: &str,
+        first: WallTime,
+        last: WallTime,
+    ) -> impl Iterator<Item = WallTime> + '_ {
+        let (first, last) = (TickKey::new(job, first).key(), TickKey::new(job, last).key());
+        let of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)));
+        of_job.filter_map(|(key, _)| Some(TickKey::parse(key).ok()??.tick))
+    }
+
+    /// The last tick of a job before `before` of which the ledger knows anything.
+    pub(in crate::scheduler) fn last_before(&self, job: &str, before: WallTime) -> Option<WallTime> {
+        let first = TickKey::new(job, WallTime::default()).key();
+        let end = TickKey::new(job, before).key();
+        let mut of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Excluded(&*end)));
+        TickKey::parse(of_job.next_back()?.0).ok()?.map(|key| key.tick)
+    }
+
+    /// What each node that answered has under `key`; nothing where none has anything.
+    pub(in crate::scheduler) fn row(&self, key: &str) -> &[Option<Record>] {
+        self.rows.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets a job of which the nodes have forgotten everything.
+    pub(in crate::scheduler) fn forget(&mut self, job: &str) {
+        let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
+        ticks.iter().for_each(|key| drop(self.runs.remove(key)));
+        for key in [JobRow::key(job), JobState::key(job)] {
+            self.rows.remove(&key);
+        }
+        let asks: Vec<Arc<str>> = self
+            .rows(PREFIX)
+            .filter(|(_, records)| {
+                AskRow::find(records).is_some_and(|(row, _)| **row.request.what.job() == *job)
+            })
+            .map(|(key, _)| Arc::clone(key))
+            .collect();
+        asks.iter().for_each(|key| drop(self.rows.remove(key)));
+    }
+
+    /// The rows whose keys begin with `prefix`.
+    pub(in crate::scheduler) fn rows<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a [Option<Record>])> {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let of_prefix = self.rows.range::<str, _>(from).take_while(move |(key, _)| key.starts_with(prefix));
+        of_prefix.map(|(key, records)| (key, records.as_slice()))
+    }
+
+    /// The time from which on a majority can answer for a tick, or now: a new job begins there. Nodes that are a little younger
+    /// are waited for as well, since the slots of runs need a majority of nodes that are older than the run.
+    pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
+        let mut since: Vec<WallTime> =
+            self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
+        since.sort_unstable();
+        let majority = since.get(self.quorum - 1).copied().unwrap_or(now).max(now);
+        let soon = majority + self.max_clock_offset;
+        since.into_iter().filter(|since| *since <= soon).max().unwrap_or(now).max(majority)
+    }
+}
+
+#[cfg(test)]
+pub(in crate::scheduler) mod tests {
+    use super::*;
+    use crate::{
+        ledger::Memory,
+        node::{FencingToken, LedgerState},
+        scheduler::{TickEnd, TickRecord},
+    };
+
+    pub(in crate::scheduler) const SECOND: Duration = Duration::from_secs(1);
+
+    pub(in crate::scheduler) fn at(seconds: u64) -> WallTime {
+        WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
+    }
+
+    /// A node whose memory began at `since`, with these records.
+    pub(in crate::scheduler) fn node(since: WallTime, mut records: Vec<(Arc<str>, Record)>) -> Answered {
+        records.sort_by(|a, b| a.0.cmp(&b.0));
+        let memory = Memory { since, max_clock_offset: SECOND };
+        Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+    }
+
+    pub(in crate::scheduler) fn tick_record(tick: u64, term: u64, closed: bool) -> (Arc<str>, Record) {
+        let (at, term) = (at(tick), FencingToken::new(term));
+        let written = match closed {
+            true => TickRecord::done("old", SECOND, "").remembered(at, term),
+            false => TickRecord::started("old"),
+        };
+        (TickKey::new("j", at).key(), written.into_record(at, term))
+    }
+
+    /// Three nodes whose memory began at 0; `started` and `done` stand on two of them.
+    pub(in crate::scheduler) fn sealed(started: &[u64], done: &[u64]) -> Sealed {
+        let open = started.iter().map(|&tick| tick_record(tick, 1, false));
+        let records: Vec<_> = open.chain(done.iter().map(|&tick| tick_record(tick, 1, true))).collect();
+        let answers = vec![node(at(0), records.clone()), node(at(0), records), node(at(0), vec![])];
+        Sealed::new(answers, 2, SECOND)
+    }
+
+    /// Nodes with one record each, of the tick 5: by term, and whether it is closed.
+    fn each(records: &[(u64, bool)]) -> Sealed {
+        let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
+        Sealed::new(nodes.collect(), 2, SECOND)
+    }
+
+    #[test]
+    fn of_several_records_the_one_of_the_highest_term_decides() {
+        let key = TickKey::new("j", at(5)).key();
+        for all in [[(3, false), (7, false)], [(7, false), (3, false)], [(3, true), (7, false)]] {
+            let decided = each(&all).decide(Delivery::AtLeastOnce, &key, at(5));
+            assert_eq!((decided.decision, decided.remembering), (Decision::Run, true), "{all:?}");
+            assert_eq!(decided.seen.map(|record| record.term.get()), Some(7));
+            let open: Vec<_> =
+                each(&all).unfinished("j").map(|(tick, record)| (tick, record.term.get())).collect();
+            assert_eq!(open, [(at(5), 7)]);
+            assert_eq!(each(&all).ended("j").count(), 0, "a deposed leader's end hides no later start");
+        }
+        for all in [[(3, false), (7, true)], [(7, true), (3, false)]] {
+            let decided = each(&all).decide(Delivery::AtLeastOnce, &key, at(5));
+            assert_eq!(decided.decision, Decision::Skip(SkipReason::Final));
+            assert_eq!(decided.unsettled.map(|record| record.term.get()), Some(7), "one node is no majority");
+        }
+        let most = each(&[(3, false), (7, false)]).decide(Delivery::AtMostOnce, &key, at(5));
+        assert_eq!(most.decision, Decision::Skip(SkipReason::Started));
+    }
+
+    #[test]
+    fn an_end_is_settled_where_a_majority_that_counts_shows_the_very_same_record() {
+        let sealed = each(&[(7, true), (7, true)]);
+        assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (0, 1));
+        let young = vec![
+            node(at(0), vec![tick_record(5, 7, true)]),
+            node(at(5), vec![tick_record(5, 7, true)]),
+            node(at(0), vec![]),
+        ];
+        let sealed = Sealed::new(young, 2, SECOND);
+        assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (1, 0), "a young node");
+        let sealed = each(&[(6, true), (7, true)]);
+        assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (1, 0), "two terms");
+    }
+
+    #[test]
+    fn of_two_ends_of_one_term_every_leader_takes_the_same() {
+        let key = TickKey::new("j", at(5)).key();
+        // They differ where a leader dropped the run while its end was being written.
+        let ended = |end| {
+            let record = TickRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
+            vec![(Arc::clone(&key), record)]
+        };
+        let (one, other, none) = (ended(TickEnd::Cancelled), ended(TickEnd::TimedOut), vec![]);
+        let orders =
+            [[&one, &other, &none], [&other, &one, &none], [&none, &other, &one], [&one, &one, &other]];
+        let seen = orders.map(|nodes| {
+            let nodes = nodes.map(|records| node(at(0), records.clone()));
+            let record = Sealed::new(nodes.into(), 2, SECOND).unfinished("j").next();
+            record.unwrap().1
+        });
+        assert!(seen.iter().all(|record| *record == seen[0]), "{seen:?}");
+    }
+
+    #[test]
+    fn jobs_are_told_apart_and_the_last_known_tick_is_found() {
+        let other = TickKey::new("j2", at(3)).key();
+        let mut records = vec![tick_record(2, 1, false), tick_record(9, 1, true)];
+        records.push((other, records[0].1.clone()));
+        let sealed = Sealed::new(vec![node(at(0), records)], 1, SECOND);
+        assert_eq!(sealed.unfinished("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(2)]);
+        assert_eq!(sealed.last_before("j", at(9)), Some(at(2)));
+        assert_eq!(sealed.last_before("j", at(10)), Some(at(9)));
+        assert_eq!(sealed.last_before("j", at(2)), None);
+    }
+
+    #[test]
+    fn what_a_node_that_was_away_still_has_below_the_mark_is_not_owed() {
+        let mut pruned = node(at(0), vec![]);
+        pruned.state.low_water = at(6).as_micros();
+        let away = node(at(0), vec![tick_record(5, 1, false), tick_record(6, 1, false)]);
+        let sealed = Sealed::new(vec![pruned, away], 2, SECOND);
+        assert_eq!(sealed.unfinished("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(6)]);
+    }
+
+    #[test]
+    fn a_new_job_begins_when_a_majority_can_answer_for_it() {
+        let sealed = sealed(&[], &[]);
+        assert_eq!(sealed.begins(at(0)), at(1));
+        assert_eq!(sealed.begins(at(9)), at(9));
+    }
+}
