@@ -2,7 +2,7 @@
 
 use quorate::{
     env::Env,
-    scheduler::{Cron, Delivery, Job, RunAll, RunOnce, Scheduler, Tick, every},
+    scheduler::{Cron, Delivery, Job, RunAll, RunContext, RunOnce, Scheduler, every},
 };
 use quorate_examples::{Failure, quorum};
 use std::{
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 /// The number of runs of each tick, over all copies.
 type Runs = Arc<Mutex<BTreeMap<u64, u32>>>;
 
-async fn beat(name: &'static str, runs: Runs, tick: Tick) -> Result<(), Failure> {
+async fn beat(name: &'static str, runs: Runs, tick: RunContext) -> Result<(), Failure> {
     let token = tick.fencing_token()?;
     println!("{name} runs {} for tick {:?} under token {token}", tick.job(), tick.at());
     *runs.lock().unwrap_or_else(PoisonError::into_inner).entry(tick.at().as_micros()).or_default() += 1;

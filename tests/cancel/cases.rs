@@ -16,7 +16,7 @@ use quorate::{
     lease::{Lease, LeaseEvent, TryAcquire},
     ledger::Ledger,
     node::{FencingToken, Record, Resource},
-    scheduler::{Job, Scheduler, Tick, every},
+    scheduler::{Job, RunContext, Scheduler, every},
 };
 use std::{
     convert::Infallible,
@@ -324,7 +324,7 @@ pub(crate) async fn keep(stage: &Stage) -> bool {
 fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>) {
     let works = Arc::new(AtomicBool::new(false));
     let (flag, env) = (Arc::clone(&works), stage.env.clone());
-    let job = move |tick: Tick| {
+    let job = move |tick: RunContext| {
         let (alive, env) = (Alive::new(&flag), env.clone());
         async move {
             let _alive = alive;

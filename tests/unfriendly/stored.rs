@@ -3,7 +3,7 @@ use quorate::{
     env::WallTime,
     internals::Marker,
     node::FencingToken,
-    scheduler::{TickKey, TickRecord},
+    scheduler::{RunKey, RunRecord},
 };
 
 pub(super) const MARKER: &[&str] = &[
@@ -68,15 +68,15 @@ pub fn marker(bytes: &[u8]) {
 pub fn records(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let (key, value) = text.split_once('\n').unwrap_or((text, text));
-    match TickKey::parse(key) {
+    match RunKey::parse(key) {
         Ok(Some(tick)) => assert_eq!(&*tick.key(), key, "a tick has one key"),
         Ok(None) => assert!(!key.starts_with("tick/")),
         Err(error) => fit_to_print(&error.to_string()),
     }
-    match TickRecord::parse(value) {
+    match RunRecord::parse(value) {
         Ok(record) => {
             let written = record.clone().into_record(WallTime::from_micros(5), FencingToken::new(7));
-            assert_eq!(TickRecord::parse(&written.value), Ok(record));
+            assert_eq!(RunRecord::parse(&written.value), Ok(record));
         }
         Err(error) => fit_to_print(&error.to_string()),
     }

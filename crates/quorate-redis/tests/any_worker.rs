@@ -6,7 +6,8 @@ use quorate::{
     env::Env,
     quorum::Quorum,
     scheduler::{
-        Delivery, Job, Jobs, Overlap, Placement, RunAll, Scheduler, Tick, TickEnd, TickHistory, every,
+        Delivery, HistoryEntry, Job, Jobs, Overlap, Placement, RunAll, RunContext, RunOutcome, Scheduler,
+        every,
     },
 };
 use quorate_redis::Connect;
@@ -80,7 +81,7 @@ impl Worker {
 
 fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts) -> Job {
     let starts = Arc::clone(starts);
-    let job = Job::new("j", every(period).unwrap(), move |tick: Tick| {
+    let job = Job::new("j", every(period).unwrap(), move |tick: RunContext| {
         note(&starts, who, &tick);
         async { Ok::<_, String>(()) }
     });
@@ -91,7 +92,7 @@ fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts)
 fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
     let (ticks, hangs) = mpsc::unbounded_channel();
     let (noted, first) = (Arc::clone(starts), Arc::new(AtomicBool::new(true)));
-    let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
+    let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: RunContext| {
         note(&noted, who, &tick);
         let hangs = first.swap(false, Ordering::AcqRel);
         if hangs {
@@ -103,13 +104,13 @@ fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<
 }
 
 fn rules(job: Job, delivery: Delivery) -> Job {
-    let job = job.placement(Placement::Spread).overlap(Overlap::Allow).delivery(delivery);
+    let job = job.placement(Placement::AnyWorker).overlap(Overlap::Allow).delivery(delivery);
     job.misfire(RunAll::within(MINUTE)).history(10_000)
 }
 
-fn note(starts: &Starts, who: &'static str, tick: &Tick) {
+fn note(starts: &Starts, who: &'static str, tick: &RunContext) {
     assert!(tick.fencing_token().is_ok() && tick.term().is_none(), "it runs under a claim");
-    starts.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_made_up()));
+    starts.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_catch_up()));
 }
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -129,8 +130,8 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Returns the history of `j` from the servers: the outcomes by tick.
-fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<TickHistory>> {
-    let mut all: BTreeMap<String, TickHistory> = BTreeMap::new();
+fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<HistoryEntry>> {
+    let mut all: BTreeMap<String, HistoryEntry> = BTreeMap::new();
     for server in cluster.iter() {
         let fields = server.command(&["HGETALL", "quorate:ledger/g{history:j}"]);
         let lines: Vec<&str> = fields.lines().collect();
@@ -139,11 +140,11 @@ fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<TickHistory>> {
                 && let Some(key) = field.strip_prefix("r:")
             {
                 let value = value.splitn(4, ':').nth(3).unwrap();
-                all.insert(key.to_owned(), TickHistory::parse(value).unwrap());
+                all.insert(key.to_owned(), HistoryEntry::parse(value).unwrap());
             }
         }
     }
-    let mut ticks: BTreeMap<u64, Vec<TickHistory>> = BTreeMap::new();
+    let mut ticks: BTreeMap<u64, Vec<HistoryEntry>> = BTreeMap::new();
     for entry in all.into_values() {
         ticks.entry(entry.tick.as_micros()).or_default().push(entry);
     }
@@ -151,7 +152,7 @@ fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<TickHistory>> {
 }
 
 /// Returns the outcome and the worker of each run of a tick, once its history holds them.
-async fn ended(cluster: &RedisCluster, tick: u64) -> Vec<(TickEnd, String)> {
+async fn ended(cluster: &RedisCluster, tick: u64) -> Vec<(RunOutcome, String)> {
     until("its end", || history(cluster).contains_key(&tick)).await;
     let entries = history(cluster).remove(&tick).unwrap();
     entries.into_iter().map(|entry| (entry.end, entry.worker.to_string())).collect()
@@ -194,7 +195,7 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
         for tick in &begun {
             let ends: Vec<_> = history.get(tick).into_iter().flatten().map(|entry| entry.end).collect();
-            assert_eq!(ends, [TickEnd::Done], "{delivery}: {tick}");
+            assert_eq!(ends, [RunOutcome::Done], "{delivery}: {tick}");
         }
     }
 }
@@ -219,10 +220,10 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
             Delivery::AtLeastOnce => {
                 until("its second run", || starts.lock().unwrap()[&tick].len() > 1).await;
                 assert_eq!(starts.lock().unwrap()[&tick], [("a", false), ("b", true)]);
-                assert_eq!(ended(&cluster, tick).await, [(TickEnd::Done, "b".to_owned())]);
+                assert_eq!(ended(&cluster, tick).await, [(RunOutcome::Done, "b".to_owned())]);
             }
             Delivery::AtMostOnce => {
-                assert_eq!(ended(&cluster, tick).await, [(TickEnd::Lost, "a".to_owned())]);
+                assert_eq!(ended(&cluster, tick).await, [(RunOutcome::Lost, "a".to_owned())]);
                 assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "never again");
             }
         }
@@ -252,9 +253,11 @@ async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
         let end = history(&cluster)[&tick].iter().map(|entry| entry.end).collect::<Vec<_>>();
         match delivery {
             Delivery::AtLeastOnce => {
-                assert_eq!((&*runs, &*end), (&[("a", false), ("b", true)][..], &[TickEnd::Done][..]));
+                assert_eq!((&*runs, &*end), (&[("a", false), ("b", true)][..], &[RunOutcome::Done][..]));
             }
-            Delivery::AtMostOnce => assert_eq!((&*runs, &*end), (&[("a", false)][..], &[TickEnd::Lost][..])),
+            Delivery::AtMostOnce => {
+                assert_eq!((&*runs, &*end), (&[("a", false)][..], &[RunOutcome::Lost][..]))
+            }
         }
         // Ticks that were due while no worker ran have catch-up runs: the rule is run-all.
         let starts = starts.lock().unwrap();
@@ -271,7 +274,7 @@ async fn a_stopping_worker_gives_its_tick_back() {
     let starts = Starts::default();
     let (ticks, mut begun) = mpsc::unbounded_channel();
     let noted = Arc::clone(&starts);
-    let patient = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: Tick| {
+    let patient = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: RunContext| {
         note(&noted, "a", &tick);
         let _ = ticks.send(tick.at().as_micros());
         async move {
@@ -289,7 +292,7 @@ async fn a_stopping_worker_gives_its_tick_back() {
     b.stop().await;
     assert_eq!(starts.lock().unwrap()[&tick], [("a", false), ("b", true)]);
     let ends: Vec<_> = history(&cluster)[&tick].iter().map(|entry| entry.end).collect();
-    assert_eq!(ends, [TickEnd::Done], "the interrupted run is not an outcome");
+    assert_eq!(ends, [RunOutcome::Done], "the interrupted run is not an outcome");
 }
 
 /// Any-worker placement, then the leader's, then any-worker again.
@@ -299,9 +302,9 @@ async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
     let starts = Starts::default();
     let period = Duration::from_millis(100);
     let noted = Arc::clone(&starts);
-    let both = Job::new("j", every(period).unwrap(), move |tick: Tick| {
+    let both = Job::new("j", every(period).unwrap(), move |tick: RunContext| {
         let who = if tick.term().is_some() { "leader" } else { "any" };
-        noted.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_made_up()));
+        noted.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_catch_up()));
         async { Ok::<_, String>(()) }
     });
     let both = rules(both, Delivery::AtMostOnce);
@@ -347,7 +350,7 @@ async fn a_paused_job_runs_nowhere_and_a_drained_worker_ends_with_its_runs() {
     until("the next ticks", || count() > before + 3).await;
     let skipped = || {
         let all = history(&cluster).into_values().flatten();
-        all.filter(|entry| entry.end == TickEnd::SkippedPaused).collect::<Vec<_>>()
+        all.filter(|entry| entry.end == RunOutcome::SkippedPaused).collect::<Vec<_>>()
     };
     until("the skipped ticks", || !skipped().is_empty()).await;
     let ran = starts.lock().unwrap().clone();
@@ -371,7 +374,7 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     let starts = Starts::default();
     let job = |who: &'static str| {
         let starts = Arc::clone(&starts);
-        let job = Job::new("j", every(Duration::from_secs(1)).unwrap(), move |tick: Tick| {
+        let job = Job::new("j", every(Duration::from_secs(1)).unwrap(), move |tick: RunContext| {
             let asked_for = tick.cause().request().is_some();
             if !asked_for {
                 note(&starts, who, &tick);
@@ -409,7 +412,11 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     until("the end of what ran", || before.iter().take(2).all(|tick| !ends(tick).is_empty())).await;
     for tick in before.iter().take(2) {
         let entry = &ends(tick)[0];
-        assert_eq!((entry.end, &*entry.reason), (TickEnd::Cancelled, "on request of ops@here"), "{entry:?}");
+        assert_eq!(
+            (entry.end, &*entry.reason),
+            (RunOutcome::Cancelled, "on request of ops@here"),
+            "{entry:?}"
+        );
     }
     let triggered = soon("an answer", jobs.trigger("j")).await.unwrap();
     let of_trigger = || {
@@ -419,7 +426,11 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     until("the end of what was triggered", || !of_trigger().is_empty()).await;
     let ended = of_trigger();
     let [entry] = &ended[..] else { panic!("one run: {ended:?}") };
-    assert_eq!((entry.end, &*entry.worker), (TickEnd::Done, "a"), "the other worker is drained: {entry:?}");
+    assert_eq!(
+        (entry.end, &*entry.worker),
+        (RunOutcome::Done, "a"),
+        "the other worker is drained: {entry:?}"
+    );
     quorum.close().await;
     for worker in workers {
         worker.stop().await;

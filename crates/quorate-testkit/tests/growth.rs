@@ -16,7 +16,7 @@ use quorate::{
     env::Env,
     lease::TryAcquire,
     quorum::{Quorum, QuorumConfig},
-    scheduler::{Job, Placement, Scheduler, SchedulerHandle, TickEnd, every},
+    scheduler::{Job, Placement, RunOutcome, Scheduler, SchedulerHandle, every},
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::{RedisCluster, RedisConfig};
@@ -198,7 +198,7 @@ fn job(name: &str, placement: Placement) -> Job {
 fn unrun(handle: &SchedulerHandle) -> Vec<String> {
     let counts = handle.counts();
     let ran = |job: &Job| {
-        counts.jobs.get(job.name()).is_some_and(|counts| counts.ends.contains_key(&TickEnd::Done))
+        counts.jobs.get(job.name()).is_some_and(|counts| counts.ends.contains_key(&RunOutcome::Done))
     };
     handle.jobs().iter().filter(|job| !ran(job)).map(|job| job.name().to_string()).collect()
 }
@@ -211,7 +211,7 @@ async fn jobs(quorum: &Quorum, many: usize, round: &str) {
     let work = async {
         for first in (0..many).step_by(JOBS_AT_ONCE) {
             let new = (first..many.min(first + JOBS_AT_ONCE)).map(|number| {
-                let placement = if number % 5 == 0 { Placement::Spread } else { Placement::Leader };
+                let placement = if number % 5 == 0 { Placement::AnyWorker } else { Placement::Leader };
                 job(&format!("job-{round}-{number}"), placement)
             });
             handle.set_jobs(new.collect()).expect("sound jobs");

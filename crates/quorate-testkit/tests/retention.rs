@@ -171,7 +171,7 @@ async fn the_history_goes_though_the_leader_that_removed_the_job_is_gone() {
 async fn a_job_removed_without_a_leader_ends_as_well() {
     let cluster = Cluster::new();
     let before =
-        cluster.worker("a", true, vec![job("j"), job("goes"), job("spread").placement(Placement::Spread)]);
+        cluster.worker("a", true, vec![job("j"), job("goes"), job("spread").placement(Placement::AnyWorker)]);
     cluster.ran("goes").await;
     cluster.ran("spread").await;
     before.stop().await;
@@ -238,7 +238,7 @@ async fn a_job_that_comes_back_in_time_goes_on_with_its_history() {
 #[tokio::test]
 async fn a_group_without_workers_expires_by_the_nodes_clocks() {
     let cluster = Cluster::new();
-    let worker = cluster.worker("a", true, vec![job("j"), job("spread").placement(Placement::Spread)]);
+    let worker = cluster.worker("a", true, vec![job("j"), job("spread").placement(Placement::AnyWorker)]);
     cluster.ran("j").await;
     cluster.ran("spread").await;
     worker.stop().await;

@@ -17,7 +17,7 @@ fn ticks(line: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
     while let Some(tick) = cron.next_after(at).filter(|tick| *tick <= until) {
         assert!(tick > at);
         at = tick;
-        ticks.push(cron.show(tick).split(" (").next().unwrap().to_owned());
+        ticks.push(cron.format(tick).split(" (").next().unwrap().to_owned());
         assert!(ticks.len() < 1000, "{line} has no end");
     }
     ticks

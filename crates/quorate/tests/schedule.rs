@@ -10,7 +10,7 @@ use quorate::{
     lease::Heartbeat,
     node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
     quorum::Quorum,
-    scheduler::{Delivery, Job, RunAll, Scheduler, Tick, every},
+    scheduler::{Delivery, Job, RunAll, RunContext, Scheduler, every},
 };
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,10 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// The workers that started each tick, by its time in microseconds.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<&'static str>>>>;
 
-fn counting(who: &'static str, starts: &Starts) -> impl Fn(Tick) -> futures::Work + Send + Sync + 'static {
+fn counting(
+    who: &'static str,
+    starts: &Starts,
+) -> impl Fn(RunContext) -> futures::Work + Send + Sync + 'static {
     let starts = Arc::clone(starts);
     move |tick| {
         starts.lock().expect("no panic").entry(tick.at().as_micros()).or_default().push(who);
@@ -270,7 +273,7 @@ async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
     let quorum = builder.build().expect("a sound setup");
     let (after, starts) = (Arc::clone(&answers), Arc::new(AtomicUsize::new(0)));
     let (tell_late, tell) = (Arc::clone(&late), Arc::clone(&starts));
-    let job = Job::new("j", every(PERIOD).expect("a period"), move |tick: Tick| {
+    let job = Job::new("j", every(PERIOD).expect("a period"), move |tick: RunContext| {
         tell_late.fetch_add(usize::from(tick.fencing_token().is_err()), Ordering::Relaxed);
         tell.fetch_add(usize::from(after.load(Ordering::Relaxed) > 2), Ordering::Relaxed);
         async { Ok::<(), Infallible>(()) }
@@ -295,7 +298,7 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     let starts = Starts::default();
     let stopped = CancellationToken::new();
     let tell = stopped.clone();
-    let slow = Job::new("slow", every(PERIOD).expect("a period"), move |tick: Tick| {
+    let slow = Job::new("slow", every(PERIOD).expect("a period"), move |tick: RunContext| {
         let tell = tell.clone();
         async move {
             tick.cancellation_token().cancelled().await;
@@ -357,7 +360,7 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     let quorum = quorum("a", &nodes);
     let (ended, seen) = (CancellationToken::new(), CancellationToken::new());
     /// Reports that the work was dropped, and whether the term was still held then.
-    struct Dropped(Tick, CancellationToken);
+    struct Dropped(RunContext, CancellationToken);
     impl Drop for Dropped {
         fn drop(&mut self) {
             assert!(self.0.fencing_token().is_ok(), "the work ends first, then the lease");
@@ -365,7 +368,7 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
         }
     }
     let (tell, started) = (ended.clone(), seen.clone());
-    let stubborn = Job::new("stubborn", every(PERIOD).expect("a period"), move |tick: Tick| {
+    let stubborn = Job::new("stubborn", every(PERIOD).expect("a period"), move |tick: RunContext| {
         let (dropped, started) = (Dropped(tick, tell.clone()), started.clone());
         async move {
             let _dropped = dropped;

@@ -5,7 +5,7 @@ use crate::{
     harness::{Assignment, Event, block_on},
     work::lead::{GROUP, GUARANTEES, HISTORY, TICK_EVERY},
 };
-use quorate::scheduler::{Delivery, Jobs, TickEnd, TickHistory};
+use quorate::scheduler::{Delivery, HistoryEntry, Jobs, RunOutcome};
 use quorate_tests::support::PATIENCE;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use std::{
 ///
 /// # Errors
 /// Where too few servers answer.
-pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<TickHistory>>, Box<dyn Error>> {
+pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<HistoryEntry>>, Box<dyn Error>> {
     block_on(async {
         let quorum = reader.quorum()?;
         quorum.met(PATIENCE).await;
@@ -33,7 +33,7 @@ pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<TickHisto
 
 /// Returns a violation for each of the newest ticks of a job whose history differs from the journals or lacks the tick: an
 /// entry that a fault kept one leader from writing is written by the next one.
-pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHistory>>) -> Vec<String> {
+pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<HistoryEntry>>) -> Vec<String> {
     let period = TICK_EVERY.as_micros() as u64;
     let newest = story.until.as_micros() / period * period;
     let mut found = Vec::new();
@@ -42,14 +42,14 @@ pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<TickHi
         let journal = JobJournal::of(story, kind.name);
         let first = journal.first.unwrap_or(newest);
         for tick in (0..HISTORY as u64).map(|back| newest - back * period).take_while(|tick| *tick >= first) {
-            let of = |entry: &&TickHistory| {
+            let of = |entry: &&HistoryEntry| {
                 let until = entry.until.unwrap_or(entry.tick).as_micros();
                 (entry.tick.as_micros()..=until).contains(&tick)
             };
-            let ends: Vec<&TickHistory> = entries.iter().filter(of).collect();
+            let ends: Vec<&HistoryEntry> = entries.iter().filter(of).collect();
             if let Some(why) = journal.difference(kind.delivery, tick, &ends) {
                 let entry =
-                    |entry: &&TickHistory| format!("{} under {} ({})", entry.end, entry.term, entry.reason);
+                    |entry: &&HistoryEntry| format!("{} under {} ({})", entry.end, entry.term, entry.reason);
                 let entries: Vec<String> = ends.iter().map(entry).collect();
                 found.push(format!("history: {}: {tick}: {why}: it has {entries:?}", kind.name));
             }
@@ -88,7 +88,7 @@ impl JobJournal {
         journal
     }
 
-    fn difference(&self, delivery: Delivery, tick: u64, ends: &[&TickHistory]) -> Option<String> {
+    fn difference(&self, delivery: Delivery, tick: u64, ends: &[&HistoryEntry]) -> Option<String> {
         let none = BTreeSet::new();
         let (started, done) =
             (self.started.get(&tick).unwrap_or(&none), self.done.get(&tick).unwrap_or(&none));
@@ -98,27 +98,32 @@ impl JobJournal {
         for entry in ends {
             let term = entry.term.get();
             match entry.end {
-                TickEnd::Done if !done.contains(&term) => {
+                RunOutcome::Done if !done.contains(&term) => {
                     return Some(format!("no run was done under {term}"));
                 }
-                TickEnd::Done if !started.contains(&term) => {
+                RunOutcome::Done if !started.contains(&term) => {
                     return Some(format!("nothing started under {term}"));
                 }
-                TickEnd::Failed | TickEnd::TimedOut | TickEnd::SkippedPaused | TickEnd::SkippedOverlap => {
+                RunOutcome::Failed
+                | RunOutcome::TimedOut
+                | RunOutcome::SkippedPaused
+                | RunOutcome::SkippedOverlap => {
                     return Some(format!("there is no such end here: {}", entry.end));
                 }
-                TickEnd::SkippedMisfire => return Some("no tick is misfired within the window".to_owned()),
+                RunOutcome::SkippedMisfire => {
+                    return Some("no tick is misfired within the window".to_owned());
+                }
                 _ => {}
             }
         }
-        if ends.iter().any(|entry| entry.end == TickEnd::Done) {
+        if ends.iter().any(|entry| entry.end == RunOutcome::Done) {
             return None;
         }
         if delivery == Delivery::AtLeastOnce {
             return Some("it must run until it is done, and is not".to_owned());
         }
         // An end just before a fault is not recorded: the run is then lost, with the term under which it began.
-        let is_lost = |entry: &&&TickHistory| matches!(entry.end, TickEnd::Lost | TickEnd::Cancelled);
+        let is_lost = |entry: &&&HistoryEntry| matches!(entry.end, RunOutcome::Lost | RunOutcome::Cancelled);
         match ends.iter().find(is_lost) {
             None => Some("neither done nor lost".to_owned()),
             Some(lost) if !self.ended.contains(&lost.term.get()) => {
@@ -136,7 +141,7 @@ mod tests {
         checks::testing::{at, done, started, who},
         guarantees::account::{Change, Kind},
     };
-    use quorate::{env::WallTime, node::FencingToken, scheduler::TickCause};
+    use quorate::{env::WallTime, node::FencingToken, scheduler::RunCause};
 
     const TICK: u64 = 7_000_000;
 
@@ -150,12 +155,12 @@ mod tests {
         story
     }
 
-    fn entry(name: &str, end: TickEnd, term: u64) -> TickHistory {
-        TickHistory {
+    fn entry(name: &str, end: RunOutcome, term: u64) -> HistoryEntry {
+        HistoryEntry {
             job: name.into(),
             tick: WallTime::from_micros(TICK),
             until: None,
-            cause: TickCause::Scheduled,
+            cause: RunCause::Scheduled,
             end,
             reason: "".into(),
             worker: "w".into(),
@@ -167,9 +172,9 @@ mod tests {
         }
     }
 
-    fn found_of(story: &Story, name: &str, entries: &[TickHistory]) -> Vec<String> {
+    fn found_of(story: &Story, name: &str, entries: &[HistoryEntry]) -> Vec<String> {
         let all =
-            GUARANTEES.iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, TickEnd::Done, 4)]));
+            GUARANTEES.iter().map(|kind| (kind.name.to_owned(), vec![entry(kind.name, RunOutcome::Done, 4)]));
         let mut histories: BTreeMap<_, _> = all.collect();
         histories.insert(name.to_owned(), entries.to_vec());
         differences(story, &histories)
@@ -182,13 +187,13 @@ mod tests {
     #[test]
     fn a_history_that_differs_from_the_journals_is_found() {
         let name = GUARANTEES[0].name;
-        let found = |entries: &[TickHistory]| found_of(&story(), name, entries);
-        assert_eq!(found(&[entry(name, TickEnd::Done, 4)]), Vec::<String>::new());
+        let found = |entries: &[HistoryEntry]| found_of(&story(), name, entries);
+        assert_eq!(found(&[entry(name, RunOutcome::Done, 4)]), Vec::<String>::new());
         for (entries, says) in [
             (vec![], "no entry"),
-            (vec![entry(name, TickEnd::Done, 5)], "under 5"),
-            (vec![entry(name, TickEnd::Failed, 4)], "no such end"),
-            (vec![entry(name, TickEnd::SkippedMisfire, 4)], "misfired"),
+            (vec![entry(name, RunOutcome::Done, 5)], "under 5"),
+            (vec![entry(name, RunOutcome::Failed, 4)], "no such end"),
+            (vec![entry(name, RunOutcome::SkippedMisfire, 4)], "misfired"),
         ] {
             let found = found(&entries);
             assert!(found.len() == 1 && found[0].contains(says), "{found:?}");
@@ -202,7 +207,7 @@ mod tests {
             Story { changes: vec![change], ..story() }
         };
         let (most, least) = (first_of(Delivery::AtMostOnce), first_of(Delivery::AtLeastOnce));
-        for end in [TickEnd::Lost, TickEnd::Cancelled] {
+        for end in [RunOutcome::Lost, RunOutcome::Cancelled] {
             let found = |story: &Story, name: &str| found_of(story, name, &[entry(name, end, 4)]);
             assert_eq!(found(&ended(4), most), Vec::<String>::new(), "the end was not recorded");
             for (story, name, says) in [

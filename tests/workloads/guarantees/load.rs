@@ -9,7 +9,7 @@ use crate::{
 use quorate::{
     env::{SystemWorld, WallTime, World},
     quorum::Quorum,
-    scheduler::{Custom, Delivery, Job, RunOnce, Scheduler, Tick, Timetable},
+    scheduler::{CustomSchedule, Delivery, Job, RunContext, RunOnce, Scheduler, Timetable},
 };
 use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{PATIENCE, told_to_end};
@@ -147,14 +147,14 @@ pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal
     let mut scheduler = Scheduler::new(quorum, GROUP).ttl(TTL);
     for number in 0..registered {
         let (late, env) = (Arc::clone(&late), quorum.env().clone());
-        let handler = move |tick: Tick| {
+        let handler = move |tick: RunContext| {
             let micros = tick.at().until(env.wall()).as_micros() as u64;
             late.lock().unwrap_or_else(PoisonError::into_inner).push(micros);
             async { Ok::<(), Infallible>(()) }
         };
         // In a burst, the jobs of one second share its beginning.
         let phase = if settings.burst { number / due * 1_000_000 } else { number * 1_000_000 / due };
-        let schedule = Custom::new(Phase { period: registered * 1_000_000 / due, phase });
+        let schedule = CustomSchedule::new(Phase { period: registered * 1_000_000 / due, phase });
         let job = Job::new(&format!("job-{number:05}"), schedule, handler).delivery(delivery);
         // Long enough for a handover, short enough for ten thousand jobs.
         scheduler = scheduler.job(job.misfire(RunOnce::within(Duration::from_secs(30))));

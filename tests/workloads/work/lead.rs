@@ -6,7 +6,7 @@ use quorate::{
     election::{Election, Term},
     env::BootTime,
     quorum::Quorum,
-    scheduler::{Delivery, Job, RunAll, Scheduler, Tick, every},
+    scheduler::{Delivery, Job, RunAll, RunContext, Scheduler, every},
 };
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -130,7 +130,7 @@ struct Run {
 }
 
 impl Run {
-    fn begin(journal: &Journal, tick: &Tick) -> Self {
+    fn begin(journal: &Journal, tick: &RunContext) -> Self {
         let (job, at, term) = (Arc::clone(tick.job()), tick.at().as_micros(), tick.token().get());
         journal.write(Event::RunStarted { job: Arc::clone(&job), tick: at, term });
         Self { journal: journal.clone(), job, tick: at, term, done: false }
@@ -147,7 +147,7 @@ impl Drop for Run {
 
 fn start_job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
     let journal = journal.clone();
-    let handler = move |tick: Tick| {
+    let handler = move |tick: RunContext| {
         let journal = journal.clone();
         async move {
             let mut run = Run::begin(&journal, &tick);

@@ -147,7 +147,7 @@ fn every_key_is_read() {
         jitter: Duration::from_secs(300),
         overlap: Overlap::CancelOld,
         retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),
-        placement: Placement::Spread,
+        placement: Placement::AnyWorker,
         priority: -2,
         history: 7,
     };

@@ -15,7 +15,7 @@ use quorate::{
     ledger::Ledger,
     node::Resource,
     quorum::Quorum,
-    scheduler::TickKey,
+    scheduler::RunKey,
 };
 use rustix::process::Signal;
 use std::{
@@ -154,7 +154,7 @@ impl Scenario<'_> {
         let mut ticks = BTreeMap::new();
         for answered in ledger.read().await.map_err(|error| fail(&error))? {
             for (key, record) in answered.state.records {
-                let Some(key) = TickKey::parse(&key).map_err(|error| fail(&error))? else { continue };
+                let Some(key) = RunKey::parse(&key).map_err(|error| fail(&error))? else { continue };
                 if &*key.job == JOB {
                     let seen = ticks.entry(key.tick).or_insert((0, false));
                     *seen = (*seen).max((record.term.get(), record.last));

@@ -11,7 +11,7 @@ use quorate::{
     election::{Election, ElectionEvent, ElectionEvents, Term},
     env::{BootTime, Env},
     quorum::Quorum,
-    scheduler::{Delivery, Job, RunAll, Scheduler, Tick, every},
+    scheduler::{Delivery, Job, RunAll, RunContext, Scheduler, every},
 };
 use std::{
     collections::BTreeMap,
@@ -134,12 +134,12 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
 fn job(journal: &Journal) -> Result<Job, Failure> {
     let every = every(TICK_EVERY).map_err(|error| Failure::new(FAILURE, error))?;
     let journal = journal.clone();
-    let job = Job::new(JOB, every, move |tick: Tick| {
+    let job = Job::new(JOB, every, move |tick: RunContext| {
         let journal = journal.clone();
         async move {
             let Some(led) = tick.term() else { return Ok(()) };
             let (at, term) = (tick.at().as_micros(), led.token().get());
-            journal.write(Event::TickStart { tick: at, term, catch_up: tick.is_made_up() })?;
+            journal.write(Event::TickStart { tick: at, term, catch_up: tick.is_catch_up() })?;
             led.quorum().env().sleep(TICK_TAKES).await;
             journal.write(Event::TickDone { tick: at, term })
         }

@@ -64,7 +64,7 @@ impl Page {
     fn new(args: &NextArgs, schedule: &Schedule, source: String) -> Self {
         let from = args.from.unwrap_or_else(|| Env::system().wall());
         let count = usize::try_from(args.count).unwrap_or(usize::MAX);
-        let show = |at: WallTime| TickPage { tick: rfc3339(at), local: schedule.show(at) };
+        let show = |at: WallTime| TickPage { tick: rfc3339(at), local: schedule.format(at) };
         // A schedule that counts from the end of the previous run has no ticks known in advance.
         let count = if schedule.is_after_end() { 0 } else { count };
         Self {

@@ -4,7 +4,7 @@ use crate::time::rfc3339;
 use quorate::{
     env::WallTime,
     plain::plain,
-    scheduler::{JobStatus, RunningTick, Schedule, TickHistory},
+    scheduler::{HistoryEntry, JobStatus, RunStatus, Schedule},
 };
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ impl JobPage {
 }
 
 impl ActiveRun {
-    fn new(run: &RunningTick) -> Self {
+    fn new(run: &RunStatus) -> Self {
         Self {
             tick: rfc3339(run.tick),
             request: run.request.map(|id| id.to_string()),
@@ -105,7 +105,7 @@ impl ActiveRun {
 }
 
 impl RunEnd {
-    pub(super) fn new(end: &TickHistory) -> Self {
+    pub(super) fn new(end: &HistoryEntry) -> Self {
         Self {
             tick: rfc3339(end.tick),
             until: end.until.map(rfc3339),

@@ -23,7 +23,7 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<
     }
     let now = Env::system().wall();
     for job in jobs {
-        let next = job.schedule.next_after(now).map_or("never".to_owned(), |at| job.schedule.show(at));
+        let next = job.schedule.next_after(now).map_or("never".to_owned(), |at| job.schedule.format(at));
         let (schedule, command) = (&job.schedule, job.command.join(" "));
         line(&format!("job {}: {schedule}, {}, next {next}: {command}", job.name, job.delivery))?;
     }

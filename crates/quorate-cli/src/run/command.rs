@@ -9,7 +9,7 @@ use crate::{
 };
 use quorate::{
     env::Env,
-    scheduler::{Job, Tick},
+    scheduler::{Job, RunContext},
 };
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
     let shared = Arc::new(config.clone());
     let env = env.clone();
-    let job = Job::new(&config.name, config.schedule.clone(), move |tick: Tick| {
+    let job = Job::new(&config.name, config.schedule.clone(), move |tick: RunContext| {
         let (job, env) = (Arc::clone(&shared), env.clone());
         async move { run(&job, &env, guard, &tick).await }
     });
@@ -26,7 +26,7 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
 
 /// Runs one attempt. At a step-down, at its timeout and when it is cancelled, the command gets SIGTERM and then has the
 /// grace to end. The scheduler reports the reason.
-async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<(), String> {
+async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;
     let mut output = None;
     if let Some(most) = job.keep_output {
@@ -64,7 +64,7 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &Tick) -> Result<()
 
 /// A command for which it is not known that everything that it started has ended. Dropping it, as a daemon that resigns
 /// does, keeps the lease of the term, or the claim of the run, from being released early.
-struct Unconfirmed<'a>(&'a Tick);
+struct Unconfirmed<'a>(&'a RunContext);
 
 impl Unconfirmed<'_> {
     fn confirm(self) {
@@ -79,7 +79,7 @@ impl Drop for Unconfirmed<'_> {
 }
 
 /// Returns the command, with the additional variables of the file and those that describe its tick.
-fn spec(job: &JobConfig, env: &Env, tick: &Tick) -> Result<CommandSpec, String> {
+fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, String> {
     let token = tick.fencing_token().map_err(|error| error.to_string())?;
     let (program, args) = job.command.split_first().ok_or("the command is empty")?;
     let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);

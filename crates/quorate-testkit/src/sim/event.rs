@@ -2,7 +2,7 @@ use super::{Asked, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
-    scheduler::TickHistory,
+    scheduler::HistoryEntry,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -61,7 +61,7 @@ pub enum Event<'a> {
         /// The run.
         run: u64,
         /// Its end.
-        end: TickEnd,
+        end: RunOutcome,
     },
     /// The handler of a job of the second group is called.
     RunStarted(&'a RunStart),
@@ -86,9 +86,9 @@ pub enum Event<'a> {
         /// The job.
         job: &'a str,
         /// All entries.
-        entries: &'a [TickHistory],
+        entries: &'a [HistoryEntry],
         /// The answer to a request for the first few.
-        page: &'a [TickHistory],
+        page: &'a [HistoryEntry],
     },
     /// The histories have been read: the second group does nothing more.
     Settled {
@@ -228,7 +228,7 @@ pub struct TickStart {
 
 /// The end of one run of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TickEnd {
+pub enum RunOutcome {
     /// Its handler returned, panicked, or timed out.
     Itself,
     /// It was interrupted: its term, its worker or its leader's work ended, or it returned early because it

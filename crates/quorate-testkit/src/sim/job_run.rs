@@ -3,7 +3,7 @@
 use super::{Event, Host, Referee, invariant::MAJORITY};
 use quorate::{
     env::{BootTime, Env, WallTime},
-    scheduler::{Ask, RequestId, Tick, TickCause},
+    scheduler::{JobAction, RequestId, RunCause, RunContext},
 };
 use std::{
     sync::{Arc, PoisonError},
@@ -27,7 +27,7 @@ pub struct RunStart {
     /// The time at which it was due; for a triggered run, the time of the request.
     pub at: WallTime,
     /// The cause of the run.
-    pub cause: TickCause,
+    pub cause: RunCause,
     /// The fencing token of the term or the claim under which it runs.
     pub token: u64,
     /// `true` if the worker considers that term or claim valid.
@@ -104,7 +104,7 @@ pub struct Asked {
     /// The request's number, unique in the simulation.
     pub number: u64,
     /// The requested action.
-    pub ask: Ask,
+    pub ask: JobAction,
     /// The true wall time at which the operator sends it.
     pub at: WallTime,
 }
@@ -194,7 +194,7 @@ pub struct JobRun {
     number: u64,
     env: Env,
     began: BootTime,
-    tick: Tick,
+    tick: RunContext,
     timeout: Option<Duration>,
     end: Option<HandlerEnd>,
 }
@@ -240,7 +240,7 @@ impl Referee {
         self: &Arc<Self>,
         host: &Arc<Host>,
         env: &Env,
-        tick: &Tick,
+        tick: &RunContext,
         timeout: Option<Duration>,
     ) -> JobRun {
         let now = self.truth().now();
@@ -275,7 +275,7 @@ impl Referee {
             "{} starts run {run} of {}, due at {:?} ({}), under {}",
             start.worker, start.job, start.at, start.cause, start.token
         ));
-        let again = if tick.is_made_up() { " caught up" } else { "" };
+        let again = if tick.is_catch_up() { " caught up" } else { "" };
         self.count(&format!("pool run started {}{again}", start.job));
         self.judge(&Event::RunStarted(&start));
         JobRun {

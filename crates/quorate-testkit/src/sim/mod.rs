@@ -97,7 +97,7 @@ mod worker;
 mod world;
 
 pub use clock::{AdjustableClock, SimClock, Truth};
-pub use event::{Belief, Event, TickEnd, TickStart, Working, Write};
+pub use event::{Belief, Event, RunOutcome, TickStart, Working, Write};
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
 pub use host::{Gate, Host};

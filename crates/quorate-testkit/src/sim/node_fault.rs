@@ -3,7 +3,7 @@ use quorate::{
         Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
         engine::{self, Clocks, CounterRow, Store},
     },
-    scheduler::{JobRow, TickHistory},
+    scheduler::{HistoryEntry, JobRow},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -94,7 +94,7 @@ impl Liar<'_> {
                 self.unpaused(request.clone())
             }
             (NodeFault::Shredding, Request::Prune { ledger, .. })
-                if ledger.contains(&*TickHistory::part("")) =>
+                if ledger.contains(&*HistoryEntry::part("")) =>
             {
                 self.shredded(request.clone())
             }

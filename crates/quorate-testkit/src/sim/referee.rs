@@ -1,5 +1,5 @@
 use super::{
-    Belief, Event, Held, Holder, Host, Server, TickEnd, TickStart, Trace, Truth, Working, Write,
+    Belief, Event, Held, Holder, Host, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, MAJORITY, all},
     job_run::{self, AllGoing},
     scenario::true_wall,
@@ -10,7 +10,7 @@ use quorate::{
     lease::Lease,
     node::{Batch, BatchReply, Reply, Request, Resource},
     quorum::QuorumConfig,
-    scheduler::Tick,
+    scheduler::RunContext,
 };
 use std::{
     collections::BTreeMap,
@@ -89,8 +89,8 @@ impl Drop for Work {
 #[derive(Debug)]
 pub struct TickRun {
     work: Work,
-    tick: Tick,
-    end: Option<TickEnd>,
+    tick: RunContext,
+    end: Option<RunOutcome>,
 }
 
 impl TickRun {
@@ -100,7 +100,7 @@ impl TickRun {
     }
 
     /// Records that the handler is about to end by itself.
-    pub fn ends(mut self, end: TickEnd) {
+    pub fn ends(mut self, end: RunOutcome) {
         self.end = Some(end);
     }
 }
@@ -111,13 +111,13 @@ impl Drop for TickRun {
         // grace before its end.)
         let goes_on = |term: &Term| term.is_valid() && !term.step_down_token().is_cancelled();
         let timed_out = self.tick.term().is_some_and(goes_on);
-        let timed_out = timed_out.then_some(TickEnd::Itself);
-        let end = self.end.or(timed_out).unwrap_or(TickEnd::Torn);
+        let timed_out = timed_out.then_some(RunOutcome::Itself);
+        let end = self.end.or(timed_out).unwrap_or(RunOutcome::Torn);
         let referee = &self.work.referee;
         referee.count(match (self.end, end) {
-            (None, TickEnd::Itself) => "tick timed out",
-            (_, TickEnd::Itself) => "tick ended",
-            (_, TickEnd::Torn) => "tick torn",
+            (None, RunOutcome::Itself) => "tick timed out",
+            (_, RunOutcome::Itself) => "tick ended",
+            (_, RunOutcome::Torn) => "tick torn",
         });
         referee.judge(&Event::TickEnded { run: self.work.id, end });
     }
@@ -292,7 +292,7 @@ impl Referee {
     }
 
     /// Records that the handler of `tick` begins to work under `held`.
-    pub fn tick_started(self: &Arc<Self>, held: &Held, tick: &Tick) -> TickRun {
+    pub fn tick_started(self: &Arc<Self>, held: &Held, tick: &RunContext) -> TickRun {
         let work = self.begin(held, tick.job());
         let belief = self.belief(held, self.truth.now(), &[]);
         let valid = tick.fencing_token().is_ok();
@@ -307,7 +307,7 @@ impl Referee {
             ahead: self.most_were_ahead(),
             clock_stood: belief.is_some_and(|belief| belief.clock_stood),
         };
-        let again = if tick.is_made_up() { " again" } else { "" };
+        let again = if tick.is_catch_up() { " again" } else { "" };
         let text = format!("{} starts {}{again}, due at {:?}", start.worker, start.job, start.at);
         self.trace.note(format_args!("{text} under {}", start.token));
         self.judge(&Event::TickStarted(&start));

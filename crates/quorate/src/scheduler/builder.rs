@@ -3,7 +3,7 @@ use crate::scheduler::{
     check::{TICKS_MAX, check},
     control,
     leader::{self, Leading},
-    registry::{Phase, Roster},
+    registry::{JobRegistry, Phase},
     run::worker::{Taking, take_runs},
     store::retention::Retention,
 };
@@ -35,7 +35,7 @@ pub struct Scheduler {
     jobs: Vec<Job>,
     max_running: Option<usize>,
     /// Made from the jobs when they are first used.
-    roster: Arc<OnceLock<Roster>>,
+    registry: Arc<OnceLock<JobRegistry>>,
 }
 
 /// Why jobs cannot be run.
@@ -66,7 +66,7 @@ pub enum ScheduleError {
         window: Duration,
     },
     /// One of a job's rules cannot be kept.
-    #[error("the job {name:?} has a {field} of {value}; {mend}")]
+    #[error("the job {name:?} has a {field} of {value}; {fix}")]
     Rule {
         /// The job.
         name: Arc<str>,
@@ -75,7 +75,7 @@ pub enum ScheduleError {
         /// What it says.
         value: String,
         /// What to do about it.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// No job could ever run.
     #[error("the limit of runs at once is 0; use at least 1, or none")]
@@ -93,7 +93,7 @@ impl Scheduler {
 
     /// A scheduler on an election's leadership.
     pub fn on(election: &Election) -> Self {
-        Self { election: election.clone(), jobs: Vec::new(), max_running: None, roster: Arc::default() }
+        Self { election: election.clone(), jobs: Vec::new(), max_running: None, registry: Arc::default() }
     }
 
     /// How long a crashed leader blocks the others, at most: [`Election::ttl`].
@@ -139,7 +139,7 @@ impl Scheduler {
     /// Adds a job.
     pub fn job(mut self, job: Job) -> Self {
         self.jobs.push(job);
-        self.roster = Arc::default();
+        self.registry = Arc::default();
         self
     }
 
@@ -170,7 +170,7 @@ impl Scheduler {
 
     /// The jobs to be changed while they run. Take it once the builder has them all.
     pub fn handle(&self) -> SchedulerHandle {
-        SchedulerHandle { roster: self.roster().clone() }
+        SchedulerHandle { registry: self.registry().clone() }
     }
 
     /// Campaigns, and runs the jobs while it leads. Nothing happens until [`SchedulerRun::until`].
@@ -189,13 +189,13 @@ impl Scheduler {
     /// Dropping it drops the running jobs; their ticks stand as started and not done.
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
-        let _user = self.roster().enter();
+        let _user = self.registry().enter();
         let (asks, asked) = mpsc::channel(ASKED);
         // Ends with this future.
         let _inbox = term.spawn_scoped(control::tend(ledger.clone(), term.clone(), asks));
-        let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.roster().clone()));
+        let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.registry().clone()));
         let leading = Leading {
-            roster: self.roster().clone(),
+            registry: self.registry().clone(),
             ledger,
             term,
             ttl: self.election.lease_ttl(),
@@ -210,7 +210,7 @@ impl Scheduler {
     fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
         let taking = Taking {
-            roster: self.roster().clone(),
+            registry: self.registry().clone(),
             quorum: quorum.clone(),
             ledger: Ledger::new(quorum, group)?,
             group: Arc::clone(group),
@@ -221,8 +221,8 @@ impl Scheduler {
         Ok(quorum.env().spawn_scoped(take_runs(taking, stop)))
     }
 
-    fn roster(&self) -> &Roster {
-        self.roster.get_or_init(|| Roster::new(&self.jobs))
+    fn registry(&self) -> &JobRegistry {
+        self.registry.get_or_init(|| JobRegistry::new(&self.jobs))
     }
 
     fn check(&self) -> Result<Ledger, ScheduleError> {
@@ -257,8 +257,8 @@ impl SchedulerRun {
         // Bad names are told before the first campaign, not at the first term.
         self.scheduler.check().map_err(ElectionError::Work)?;
         let scheduler = self.scheduler.clone();
-        let roster = scheduler.roster().clone();
-        let _user = roster.enter();
+        let registry = scheduler.registry().clone();
+        let _user = registry.enter();
         let (quorum, group) = (scheduler.election.quorum().clone(), Arc::clone(scheduler.election.group()));
         let campaign: Campaign<_> = self.scheduler.election.run(move |term: Term| {
             let scheduler = scheduler.clone();
@@ -268,12 +268,12 @@ impl SchedulerRun {
         let stop = CancellationToken::new();
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);
-        let _vouching = quorum.env().spawn_scoped(retention.vouch(roster.clone()));
+        let _vouching = quorum.env().spawn_scoped(retention.vouch(registry.clone()));
         let taking = self.scheduler.take(stop.clone()).map_err(ElectionError::Work)?;
         let end = async {
             tokio::select! { biased;
                 () = shutdown => stop.cancel(),
-                () = roster.reached(Phase::Drained) => {}
+                () = registry.reached(Phase::Drained) => {}
             }
         };
         let ended = campaign.until(end).await;

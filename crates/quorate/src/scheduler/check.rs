@@ -37,7 +37,7 @@ fn alone(job: &Job) -> Result<(), ScheduleError> {
     {
         return Err(ScheduleError::JobName { name: name() });
     }
-    let rule = |field, value: String, mend| Err(ScheduleError::Rule { name: name(), field, value, mend });
+    let rule = |field, value: String, fix| Err(ScheduleError::Rule { name: name(), field, value, fix });
     let gap = job.gap;
     if job.jitter > gap {
         return rule(

@@ -1,4 +1,4 @@
-use crate::scheduler::{TickEnd, TickHistory};
+use crate::scheduler::{HistoryEntry, RunOutcome};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -22,7 +22,7 @@ struct All {
 /// How ticks of all jobs have ended on this worker: see [`SchedulerHandle::counts`](super::SchedulerHandle::counts).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct TickCounts {
+pub struct RunCounts {
     /// By job, of the jobs that there are: a job that was removed is forgotten.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
     /// Of all jobs: by how much runs of ticks that were on time started after the tick and its jitter.
@@ -36,7 +36,7 @@ pub struct TickCounts {
 #[non_exhaustive]
 pub struct JobCounts {
     /// By end.
-    pub ends: BTreeMap<TickEnd, u64>,
+    pub ends: BTreeMap<RunOutcome, u64>,
     /// By how much its runs started late.
     pub lateness: Lateness,
 }
@@ -96,7 +96,7 @@ fn upper(bucket: u32) -> Duration {
 }
 
 impl Counts {
-    pub(super) fn ended(&self, history: &TickHistory) {
+    pub(super) fn ended(&self, history: &HistoryEntry) {
         let mut all = self.all();
         let job = all.jobs.entry(Arc::clone(&history.job)).or_default();
         *job.ends.entry(history.end).or_default() += 1;
@@ -117,9 +117,9 @@ impl Counts {
         self.all().not_written += 1;
     }
 
-    pub(super) fn look(&self) -> TickCounts {
+    pub(super) fn look(&self) -> RunCounts {
         let all = self.all();
-        TickCounts { jobs: all.jobs.clone(), lateness: all.lateness.clone(), not_written: all.not_written }
+        RunCounts { jobs: all.jobs.clone(), lateness: all.lateness.clone(), not_written: all.not_written }
     }
 
     fn all(&self) -> MutexGuard<'_, All> {

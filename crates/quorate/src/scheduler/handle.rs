@@ -1,4 +1,4 @@
-use crate::scheduler::{Job, ScheduleError, TickCounts, check::check, registry::Roster};
+use crate::scheduler::{Job, RunCounts, ScheduleError, check::check, registry::JobRegistry};
 use std::sync::Arc;
 
 /// A scheduler's jobs, to be changed while it runs: made by [`Scheduler::handle`](super::Scheduler::handle).
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// alike (with [`SchedulerHandle::set_jobs`] from a file that all have, say). Clones are the same.
 #[derive(Clone, Debug)]
 pub struct SchedulerHandle {
-    pub(super) roster: Roster,
+    pub(super) registry: JobRegistry,
 }
 
 impl SchedulerHandle {
@@ -16,7 +16,7 @@ impl SchedulerHandle {
     /// # Errors
     /// [`ScheduleError`] where it cannot be run, or one of its name is there; then nothing changes.
     pub fn add(&self, job: Job) -> Result<(), ScheduleError> {
-        self.roster.change(|jobs| {
+        self.registry.change(|jobs| {
             let name = Arc::clone(job.name());
             if jobs.contains_key(&name) {
                 return Err(ScheduleError::DuplicateJob { name });
@@ -30,7 +30,7 @@ impl SchedulerHandle {
     /// that a job of that name which is added later begins anew; its history stays for
     /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention). Says whether there was one.
     pub fn remove(&self, name: &str) -> bool {
-        let removed = self.roster.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
+        let removed = self.registry.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()
     }
 
@@ -41,7 +41,7 @@ impl SchedulerHandle {
     /// [`ScheduleError`] where one cannot be run; then nothing changes.
     pub fn set_jobs(&self, jobs: Vec<Job>) -> Result<(), ScheduleError> {
         check(jobs.iter())?;
-        self.roster.change(|old| {
+        self.registry.change(|old| {
             *old = jobs.into_iter().map(|job| (Arc::clone(job.name()), Arc::new(job))).collect();
             Ok(())
         })
@@ -49,7 +49,7 @@ impl SchedulerHandle {
 
     /// The jobs, by name.
     pub fn jobs(&self) -> Vec<Job> {
-        self.roster.jobs().into_values().map(|job| (*job).clone()).collect()
+        self.registry.jobs().into_values().map(|job| (*job).clone()).collect()
     }
 
     /// Starts nothing more, waits for the end of what runs, or of the term, and resigns. Once it is done,
@@ -59,12 +59,12 @@ impl SchedulerHandle {
     /// # Cancel safety
     /// Dropping it does not stop the draining; call it again to wait for it.
     pub async fn drain(&self) {
-        self.roster.drain();
-        self.roster.left().await;
+        self.registry.drain();
+        self.registry.left().await;
     }
 
     /// How ticks of the present jobs have ended on this worker since the scheduler was made, whatever the term.
-    pub fn counts(&self) -> TickCounts {
-        self.roster.look_at_counts()
+    pub fn counts(&self) -> RunCounts {
+        self.registry.look_at_counts()
     }
 }

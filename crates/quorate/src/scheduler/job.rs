@@ -1,4 +1,6 @@
-use crate::scheduler::{Delivery, Misfire, Overlap, Placement, Retry, Schedule, policy::Jitter, run::Tick};
+use crate::scheduler::{
+    Delivery, Misfire, Overlap, Placement, Retry, Schedule, policy::Jitter, run::RunContext,
+};
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -27,14 +29,14 @@ pub struct Job {
     pub(super) handler: Handler,
 }
 
-pub(super) type Handler = Arc<dyn Fn(Tick) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(RunContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 impl Job {
     /// The job called `name`, due by `schedule`. The name keys its ticks in the ledger: keep it over
     /// versions, and never use it for another job.
     pub fn new<H, F, E>(name: &str, schedule: impl Into<Schedule>, handler: H) -> Self
     where
-        H: Fn(Tick) -> F + Send + Sync + 'static,
+        H: Fn(RunContext) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send + 'static,
     {
@@ -118,7 +120,7 @@ impl Job {
         self
     }
 
-    /// Keeps the last so many bytes of what [`Tick::set_output`] was given in the history, where any worker can
+    /// Keeps the last so many bytes of what [`RunContext::set_output`] was given in the history, where any worker can
     /// read it, and anybody who reads the nodes: it may hold secrets. Default 0, at most 4,096.
     pub fn keep_output(mut self, bytes: usize) -> Self {
         self.keep_output = bytes;

@@ -17,14 +17,14 @@
 //! * [`Schedule`]: [`Every`], [`Cron`], [`Delay`], [`At`], or a [`Timetable`] of one's own; at the core one method, [`Schedule::next_after`]
 //! * [`due`]: from a schedule, a [`Misfire`] rule and two points in time to the ticks to run
 //! * [`verdict`] and [`Delivery::decide`]: from what the nodes' ledgers say of a tick to run or skip
-//! * [`TickRecord`], [`TickKey`]: how a tick stands in the ledger
+//! * [`RunRecord`], [`RunKey`]: how a tick stands in the ledger
 //!
 //! # What becomes of a tick
 //!
 //! *Due* → (*waits* for its turn) → *started*, written to a majority → its attempts → its end, written to a majority. Of a job
 //! that is placed on any worker: *open*, written to a majority → a worker takes its slot → its attempts → the worker records
 //! the end in the slot → the leader writes the end to a majority (`docs/design/scheduler.md`).
-//! Each tick comes to one of the ends of [`TickEnd`], with the reason, in its job's history ([`TickHistory`]), and as
+//! Each tick comes to one of the ends of [`RunOutcome`], with the reason, in its job's history ([`HistoryEntry`]), and as
 //! one event (target `quorate::scheduler::tick`, with the fields by which `tracing-opentelemetry` counts), and is counted
 //! in this process ([`SchedulerHandle::counts`]). Ticks that are skipped together are one entry.
 //!
@@ -53,7 +53,7 @@
 //! * A job's state is written just before its *done*: a run that is repeated may find what it has left itself.
 //! * While a job is paused no entry is written; the pause itself stands in the job's row ([`JobRow`]).
 //! * A pause gives up what waits, also an at-least-once tick that was interrupted before.
-//! * A request ([`Ask`]) is carried out once, by its id. Runs that it makes are never skipped for an overlap, take
+//! * A request ([`JobAction`]) is carried out once, by its id. Runs that it makes are never skipped for an overlap, take
 //!   turns with what the schedule has due, and go one after another; a back-fill of more than 1,000 ticks is refused.
 //!   Where the job's schedule changes before its end, the rest of a back-fill is given up; where the job is removed,
 //!   all that has not begun. What was asked of a job that the present leader does not know waits for one that does, and
@@ -115,22 +115,25 @@ mod store;
 
 pub use builder::{ScheduleError, Scheduler, SchedulerRun};
 pub use control::{
-    Accepted, Answer, Ask, JobStatus, Jobs, JobsError, Request, RequestId, RequestIdError, RunningTick,
-    UnknownSchedule,
+    Accepted, JobAction, JobRequest, JobResponse, JobStatus, Jobs, JobsError, RequestId, RequestIdError,
+    RunStatus, UnknownSchedule,
 };
-pub use counts::{JobCounts, Lateness, TickCounts};
+pub use counts::{JobCounts, Lateness, RunCounts};
 pub use handle::SchedulerHandle;
 pub use job::Job;
-pub use plan::verdict::{Decision, NodeAnswer, SkipReason, TickVerdict, verdict};
+pub use plan::verdict::{Decision, NodeAnswer, RunVerdict, SkipReason, verdict};
 pub use policy::{
-    DUE_MAX, Delivery, Due, Misfire, MisfireReason, Overlap, Placement, Retry, RunAll, RunOnce, Skipped, due,
+    DUE_MAX, Delivery, DueTicks, Misfire, MisfireReason, MisfiredTicks, Overlap, Placement, Retry, RunAll,
+    RunOnce, due,
 };
-pub use run::{StateError, Tick};
+pub use run::{RunContext, StateError};
 pub use schedule::{
-    At, Cron, CronError, Custom, Delay, Dst, DstError, Every, EveryError, Schedule, ScheduleSpec, SpecError,
-    Timetable, Zone, ZoneError, at, delay, every,
+    At, Cron, CronError, CustomSchedule, Delay, Dst, DstError, Every, EveryError, Schedule, ScheduleSpec,
+    SpecError, Timetable, Zone, ZoneError, at, delay, every,
 };
-pub use store::{JobRow, OpenRun, Paused, RecordError, TickCause, TickEnd, TickHistory, TickKey, TickRecord};
+pub use store::{
+    HistoryEntry, JobRow, OpenRun, Paused, RecordError, RunCause, RunKey, RunOutcome, RunRecord,
+};
 
 #[doc(hidden)]
 pub use plan::verdict::{first_opened, goes_forward, inherited, is_open, memory_needed, overwrites, voided};

@@ -1,4 +1,4 @@
-use crate::scheduler::{Job, TickCounts, counts::Counts};
+use crate::scheduler::{Job, RunCounts, counts::Counts};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 /// The jobs of one scheduler, which may change while it runs: shared by the scheduler, its handles, and the leader.
 #[derive(Clone, Debug)]
-pub(super) struct Roster(Arc<Inner>);
+pub(super) struct JobRegistry(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -36,13 +36,13 @@ pub(super) enum Phase {
 
 /// One who leads the jobs; dropping it is the end of the lead, however it came.
 #[derive(Debug)]
-pub(super) struct Lead(Roster);
+pub(super) struct Lead(JobRegistry);
 
-/// One who uses the roster; dropping it is the end of the use.
+/// One who uses the registry; dropping it is the end of the use.
 #[derive(Debug)]
-pub(super) struct User(Roster);
+pub(super) struct User(JobRegistry);
 
-impl Roster {
+impl JobRegistry {
     pub(super) fn new(jobs: &[Job]) -> Self {
         let jobs = jobs.iter().map(|job| (Arc::clone(job.name()), Arc::new(job.clone()))).collect();
         Self(Arc::new(Inner {
@@ -136,7 +136,7 @@ impl Roster {
     }
 
     /// How ticks have ended, of the jobs that there are.
-    pub(super) fn look_at_counts(&self) -> TickCounts {
+    pub(super) fn look_at_counts(&self) -> RunCounts {
         // A job that was removed may have had its last end after that.
         self.0.counts.forget_all_but(&self.lock());
         self.0.counts.look()
@@ -179,25 +179,25 @@ mod tests {
 
     #[test]
     fn who_does_not_lead_is_drained_at_once_and_leads_no_more() {
-        let roster = Roster::new(&[]);
-        drop(roster.lead());
-        assert_eq!(roster.phase(), Phase::Open);
-        roster.drain();
-        assert_eq!(roster.phase(), Phase::Drained);
-        assert!(roster.lead().is_none());
+        let registry = JobRegistry::new(&[]);
+        drop(registry.lead());
+        assert_eq!(registry.phase(), Phase::Open);
+        registry.drain();
+        assert_eq!(registry.phase(), Phase::Drained);
+        assert!(registry.lead().is_none());
     }
 
     #[test]
     fn a_drain_ends_with_the_last_lead_however_that_ends() {
-        let roster = Roster::new(&[]);
-        let leads = [roster.lead(), roster.lead()];
-        roster.drain();
-        assert_eq!(roster.phase(), Phase::Draining);
-        assert!(roster.lead().is_none(), "a later term starts nothing");
+        let registry = JobRegistry::new(&[]);
+        let leads = [registry.lead(), registry.lead()];
+        registry.drain();
+        assert_eq!(registry.phase(), Phase::Draining);
+        assert!(registry.lead().is_none(), "a later term starts nothing");
         let [first, second] = leads;
         drop(first);
-        assert_eq!(roster.phase(), Phase::Draining);
+        assert_eq!(registry.phase(), Phase::Draining);
         drop(second);
-        assert_eq!(roster.phase(), Phase::Drained);
+        assert_eq!(registry.phase(), Phase::Drained);
     }
 }

@@ -45,7 +45,7 @@ impl JobCheck<'_> {
     pub(super) fn placement(&self) -> Placement {
         match self.written.placement {
             Some(PlacementText::Leader) => Placement::Leader,
-            Some(PlacementText::AnyWorker) => Placement::Spread,
+            Some(PlacementText::AnyWorker) => Placement::AnyWorker,
             None => Placement::default(),
         }
     }

@@ -16,7 +16,7 @@ use quorate::{
     internals::{Answer, attempts::Turn, majority},
     ledger::{WriteTally, WriteVerdict},
     node::{Record, Reply},
-    scheduler::{NodeAnswer, TickVerdict, verdict},
+    scheduler::{NodeAnswer, RunVerdict, verdict},
 };
 use std::time::Duration;
 
@@ -58,13 +58,13 @@ impl OpenedRuns {
         let weighed = |record: &Record| Some(SealedState::Record(Mark::of_record(record), remembering));
         let views = &views[..found.len()];
         match verdict(views, majority(NODES), WallTime::from_micros(TICK), Duration::from_micros(1)) {
-            TickVerdict::NotStarted => Some(SealedState::Absent),
-            TickVerdict::Started { record, .. }
-            | TickVerdict::Opened { record }
-            | TickVerdict::Final { record } => weighed(&record),
-            TickVerdict::Unknown => Some(SealedState::Unknown),
-            TickVerdict::Pruned => Some(SealedState::Pruned),
-            TickVerdict::NoQuorum => None,
+            RunVerdict::NotStarted => Some(SealedState::Absent),
+            RunVerdict::Started { record, .. }
+            | RunVerdict::Opened { record }
+            | RunVerdict::Final { record } => weighed(&record),
+            RunVerdict::Unknown => Some(SealedState::Unknown),
+            RunVerdict::Pruned => Some(SealedState::Pruned),
+            RunVerdict::NoQuorum => None,
         }
     }
 

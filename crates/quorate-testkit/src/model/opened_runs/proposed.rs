@@ -72,37 +72,37 @@ mod tests {
         env::WallTime,
         ledger::Memory,
         node::{FencingToken, NodeTime, Record},
-        scheduler::{self, Delivery, NodeAnswer, OpenRun, TickCause, TickEnd, TickRecord, TickVerdict},
+        scheduler::{self, Delivery, NodeAnswer, OpenRun, RunCause, RunOutcome, RunRecord, RunVerdict},
     };
     use std::time::Duration;
 
     const OFFSET: Duration = Duration::from_micros(1);
 
-    fn tick_end(end: End) -> TickEnd {
+    fn tick_end(end: End) -> RunOutcome {
         match end {
-            End::Done => TickEnd::Done,
-            End::Lost => TickEnd::Lost,
-            End::Skipped => TickEnd::SkippedMisfire,
+            End::Done => RunOutcome::Done,
+            End::Lost => RunOutcome::Lost,
+            End::Skipped => RunOutcome::SkippedMisfire,
         }
     }
 
     /// The record that the library writes.
     fn shipped(mark: Mark) -> Option<Record> {
         let written = match mark.stage()? {
-            Stage::Started => TickRecord::started("l"),
-            Stage::Open { generation, at } => TickRecord::Open(OpenRun {
+            Stage::Started => RunRecord::started("l"),
+            Stage::Open { generation, at } => RunRecord::Open(OpenRun {
                 generation: generation.into(),
                 at: WallTime::from_micros(100 + u64::from(at)),
                 not_before: WallTime::default(),
                 take_by: WallTime::default(),
                 horizon: WallTime::default(),
                 delivery: Delivery::AtLeastOnce,
-                cause: TickCause::Scheduled,
+                cause: RunCause::Scheduled,
                 term: FencingToken::new(1),
                 state: None,
                 cancel: None,
             }),
-            Stage::Closed(end) => TickRecord::closed("l", tick_end(end), ""),
+            Stage::Closed(end) => RunRecord::closed("l", tick_end(end), ""),
         };
         Some(written.into_record(WallTime::from_micros(100), FencingToken::new(mark.term().into())))
     }
@@ -129,15 +129,15 @@ mod tests {
                     low_water: 0,
                     record: Some(record),
                 });
-                let decides = match schedule::verdict(&views, 2, WallTime::from_micros(100), OFFSET) {
-                    TickVerdict::Started { record, .. }
-                    | TickVerdict::Opened { record }
-                    | TickVerdict::Final { record } => record,
+                let decides = match scheduler::verdict(&views, 2, WallTime::from_micros(100), OFFSET) {
+                    RunVerdict::Started { record, .. }
+                    | RunVerdict::Opened { record }
+                    | RunVerdict::Final { record } => record,
                     verdict => panic!("{verdict:?}"),
                 };
                 assert_eq!(Some(decides), shipped(latest([one, other])), "{one:?} {other:?}");
                 assert_eq!(
-                    schedule::goes_forward(&record, &met),
+                    scheduler::goes_forward(&record, &met),
                     goes_forward(one, other),
                     "{one:?} {other:?}"
                 );
@@ -145,7 +145,7 @@ mod tests {
                     for seen in marks().into_iter().chain([Mark::NONE]) {
                         let by_model = overwrites(one, seen, other, remembering);
                         let seen = shipped(seen);
-                        let by_library = schedule::overwrites(&record, seen.as_ref(), &met, remembering);
+                        let by_library = scheduler::overwrites(&record, seen.as_ref(), &met, remembering);
                         assert_eq!(by_library, by_model, "{one:?} over {other:?}, having seen {seen:?}");
                     }
                 }
@@ -158,21 +158,21 @@ mod tests {
         for end in End::ALL {
             for remembering in [false, true] {
                 let expect = tick_end(inherited(end, remembering));
-                assert_eq!(schedule::inherited(tick_end(end), remembering), expect);
+                assert_eq!(scheduler::inherited(tick_end(end), remembering), expect);
             }
         }
         for remembering in [false, true] {
-            assert_eq!(schedule::first_opened(remembering), u32::from(first_opened(remembering)));
+            assert_eq!(scheduler::first_opened(remembering), u32::from(first_opened(remembering)));
         }
         // What the model calls lost is cancelled where the leader knows that it ended the generation itself.
-        assert_eq!(schedule::voided(1, TickEnd::SkippedMisfire), tick_end(voided(1)));
+        assert_eq!(scheduler::voided(1, RunOutcome::SkippedMisfire), tick_end(voided(1)));
         assert_eq!(
-            (schedule::voided(2, TickEnd::SkippedMisfire), voided(2)),
-            (TickEnd::Cancelled, End::Lost)
+            (scheduler::voided(2, RunOutcome::SkippedMisfire), voided(2)),
+            (RunOutcome::Cancelled, End::Lost)
         );
         let at = WallTime::from_micros;
         for (tick, began) in [(3, 5), (5, 3)] {
-            assert_eq!(schedule::memory_needed(at(tick), at(began)).as_micros(), memory_needed(tick, began));
+            assert_eq!(scheduler::memory_needed(at(tick), at(began)).as_micros(), memory_needed(tick, began));
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
                     let memory =
                         |since| Memory { since: NodeTime::from_micros(since), max_clock_offset: OFFSET };
                     let shown = [(memory(0), shipped(one)), (memory(since + 1), shipped(other))];
-                    let taken = schedule::is_open(&shown, 3).map(|(_, open)| open.generation);
+                    let taken = scheduler::is_open(&shown, 3).map(|(_, open)| open.generation);
                     let model = is_open(&[(one, true), (other, older)], 3);
                     assert_eq!(
                         taken,

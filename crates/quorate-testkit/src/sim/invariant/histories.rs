@@ -11,7 +11,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Reply, Request},
-    scheduler::{Delivery, Overlap, TickEnd, TickHistory},
+    scheduler::{Delivery, HistoryEntry, Overlap, RunOutcome},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +42,7 @@ pub(super) struct Histories {
     parts: BTreeMap<String, &'static str>,
     /// For each job, the entries that servers store, by key.
     stored: BTreeMap<&'static str, BTreeMap<Arc<str>, Stored>>,
-    read: BTreeMap<Arc<str>, Vec<TickHistory>>,
+    read: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
 }
 
@@ -61,7 +61,7 @@ impl Default for Stored {
 
 impl Default for Histories {
     fn default() -> Self {
-        let part = |spec: PoolSpec| (format!("{POOL}{{{}}}", TickHistory::part(spec.name)), spec.name);
+        let part = |spec: PoolSpec| (format!("{POOL}{{{}}}", HistoryEntry::part(spec.name)), spec.name);
         Self {
             log: PoolLog::default(),
             promises: Promises::default(),
@@ -112,7 +112,7 @@ impl Invariant for Histories {
 }
 
 impl Histories {
-    fn read(&mut self, job: &str, entries: &[TickHistory], page: &[TickHistory]) -> Result<(), String> {
+    fn read(&mut self, job: &str, entries: &[HistoryEntry], page: &[HistoryEntry]) -> Result<(), String> {
         self.judged += entries.len() as u64;
         self.read.insert(job.into(), entries.to_vec());
         let wrong = |why: String| Err(format!("the history of {job}: {why}"));
@@ -139,7 +139,7 @@ impl Histories {
     }
 
     /// Returns the way in which an entry contradicts the runs that happened; `None` if it does not.
-    fn contradicts(&self, entry: &TickHistory) -> Option<String> {
+    fn contradicts(&self, entry: &HistoryEntry) -> Option<String> {
         let Some(spec) = self.log.spec(&entry.job) else { return Some("there is no such job".to_owned()) };
         let of = RunOf { job: Arc::clone(&entry.job), tick: entry.tick, request: entry.cause.request() };
         let runs: Vec<&Run> = self.log.of(&of).filter(|run| is_under(spec, entry, run)).collect();
@@ -150,16 +150,16 @@ impl Histories {
             })
         };
         let has = match entry.end {
-            TickEnd::Done => ended(&|end, _| end == HandlerEnd::Done),
-            TickEnd::Failed => ended(&|end, _| end == HandlerEnd::Failed),
-            TickEnd::TimedOut => ended(&|_, overdue| overdue),
-            TickEnd::Cancelled => {
+            RunOutcome::Done => ended(&|end, _| end == HandlerEnd::Done),
+            RunOutcome::Failed => ended(&|end, _| end == HandlerEnd::Failed),
+            RunOutcome::TimedOut => ended(&|_, overdue| overdue),
+            RunOutcome::Cancelled => {
                 let until = WallTime::from_micros(u64::MAX);
                 let given_up = self.log.may_be_cancelled(&entry.job, entry.tick, until);
                 // A handler may have ended while its term or claim was over before its end was recorded.
                 given_up || ended(&|_, _| true)
             }
-            TickEnd::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
+            RunOutcome::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
             _ => return self.not_skipped(spec, entry),
         };
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
@@ -171,21 +171,21 @@ impl Histories {
     }
 
     /// Returns the error in an entry of skipped ticks; `None` if the entry is right.
-    fn not_skipped(&self, spec: &PoolSpec, entry: &TickHistory) -> Option<String> {
+    fn not_skipped(&self, spec: &PoolSpec, entry: &HistoryEntry) -> Option<String> {
         let permitted = match entry.end {
-            TickEnd::SkippedMisfire => !spec.catches_up_all(),
-            TickEnd::SkippedOverlap => match spec.overlap {
+            RunOutcome::SkippedMisfire => !spec.catches_up_all(),
+            RunOutcome::SkippedOverlap => match spec.overlap {
                 Overlap::Allow => false,
                 Overlap::Queue => !spec.catches_up_all(),
                 _ => true,
             },
-            TickEnd::SkippedPaused => self.log.may_be_paused(spec.name, entry.until.unwrap_or(entry.tick)),
+            RunOutcome::SkippedPaused => self.log.may_be_paused(spec.name, entry.until.unwrap_or(entry.tick)),
             _ => false,
         };
         if !permitted && self.judges(spec) {
             return Some("its job's rules do not permit that".to_owned());
         }
-        if !self.promises.skips_are_final || entry.end == TickEnd::SkippedPaused && spec.is_any_worker() {
+        if !self.promises.skips_are_final || entry.end == RunOutcome::SkippedPaused && spec.is_any_worker() {
             return None;
         }
         let mut runs = self.log.runs().filter(|run| *run.start.job == *spec.name);
@@ -194,12 +194,12 @@ impl Histories {
     }
 
     /// Checks that the newest entries that a majority of the servers stores are present.
-    fn retained(&self, job: &str, entries: &[TickHistory]) -> Result<(), String> {
+    fn retained(&self, job: &str, entries: &[HistoryEntry]) -> Result<(), String> {
         let (Some(spec), Some(stored)) = (self.log.spec(job), self.stored.get(job)) else { return Ok(()) };
         if !self.judges(spec) {
             return Ok(());
         }
-        let keys: BTreeSet<Arc<str>> = entries.iter().map(TickHistory::key).collect();
+        let keys: BTreeSet<Arc<str>> = entries.iter().map(HistoryEntry::key).collect();
         let mut newest: Vec<_> = stored.iter().collect();
         newest.sort_by_key(|(_, stored)| std::cmp::Reverse(stored.at));
         let mut kept = newest.iter().take(spec.history).filter(|(_, stored)| stored.on.len() >= MAJORITY);
@@ -219,7 +219,7 @@ impl Histories {
                 continue;
             };
             let of = RunOf::started(&run.start);
-            let is_its = |entry: &&TickHistory| {
+            let is_its = |entry: &&HistoryEntry| {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request) && is_under(spec, entry, run)
             };
             // A short history may have pruned it.
@@ -236,7 +236,7 @@ impl Histories {
 }
 
 /// Returns `true` if the start time in an entry agrees with the start of this run.
-fn is_about(entry: &TickHistory, run: &Run) -> bool {
+fn is_about(entry: &HistoryEntry, run: &Run) -> bool {
     let began = run.start.true_wall;
     entry.started.is_none_or(|started| started <= began + OFFSET && began <= started + OFFSET)
 }
@@ -244,12 +244,12 @@ fn is_about(entry: &TickHistory, run: &Run) -> bool {
 /// Returns `true` if a run can have the term in an entry.
 ///
 /// A run on any worker has the token of its claim, and its entry the term of the leader that opened it.
-fn is_under(spec: &PoolSpec, entry: &TickHistory, run: &Run) -> bool {
+fn is_under(spec: &PoolSpec, entry: &HistoryEntry, run: &Run) -> bool {
     spec.is_any_worker() || entry.term.get() == run.start.token
 }
 
-fn show(entry: &TickHistory) -> String {
-    let TickHistory { tick, until, end, cause, worker, term, reason, .. } = entry;
+fn show(entry: &HistoryEntry) -> String {
+    let HistoryEntry { tick, until, end, cause, worker, term, reason, .. } = entry;
     format!("{end} of {tick:?} until {until:?} ({cause}), of {worker} under {}, {reason:?}", term.get())
 }
 

@@ -5,7 +5,7 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
-    scheduler::{Ask, RequestId},
+    scheduler::{JobAction, RequestId},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -158,9 +158,11 @@ impl PoolLog {
     ///
     /// This includes a tick that was due before the pause and had not ended.
     pub(super) fn may_be_paused(&self, job: &str, tick: WallTime) -> bool {
-        let pauses = || self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Pause { .. }));
+        let pauses =
+            || self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Pause { .. }));
         let resumes = |after: WallTime| {
-            let of_job = self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Resume { .. }));
+            let of_job =
+                self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Resume { .. }));
             of_job.filter(move |request| request.is_accepted() && request.asked.at > after)
         };
         // A worker other than the leader may notice the end of a pause later.
@@ -175,7 +177,8 @@ impl PoolLog {
     /// Returns `true` if an operator may have cancelled runs of a job that were active or waiting between these true
     /// times.
     pub(super) fn may_be_cancelled(&self, job: &str, from: WallTime, until: WallTime) -> bool {
-        let cancels = self.requests(job).filter(|request| matches!(request.asked.ask, Ask::Cancel { .. }));
+        let cancels =
+            self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Cancel { .. }));
         cancels
             .filter(|cancel| cancel.is_possible())
             .any(|cancel| cancel.asked.at <= until + OFFSET && from <= cancel.latest() + OFFSET * 2)
@@ -189,7 +192,7 @@ pub(super) mod made {
     use quorate::{
         env::WallTime,
         node::{FencingToken, Record, Reply, Request},
-        scheduler::{Ask, JobRow, RequestId, TickCause},
+        scheduler::{JobAction, JobRow, RequestId, RunCause},
     };
     use std::time::Duration;
 
@@ -213,7 +216,7 @@ pub(super) mod made {
             worker: "w0".into(),
             job: job.into(),
             at: at(due),
-            cause: TickCause::Scheduled,
+            cause: RunCause::Scheduled,
             token: run,
             valid: true,
             true_wall: at(due),
@@ -246,7 +249,12 @@ pub(super) mod made {
     }
 
     /// Reports that the operator sends a request and receives its result at once.
-    pub(crate) fn asks(invariant: &mut dyn Invariant, ms: u64, ask: Ask, told: Told) -> Result<(), String> {
+    pub(crate) fn asks(
+        invariant: &mut dyn Invariant,
+        ms: u64,
+        ask: JobAction,
+        told: Told,
+    ) -> Result<(), String> {
         see(invariant, ms, &Event::Asked(&Asked { number: ms, ask, at: at(ms) }))?;
         see(invariant, ms, &Event::Answered { number: ms, told: &told })
     }

@@ -10,7 +10,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    scheduler::{Ask, Delivery, JobRow, RequestId, TickHistory, TickRecord},
+    scheduler::{Delivery, HistoryEntry, JobAction, JobRow, RequestId, RunRecord},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,7 @@ pub(super) struct Requests {
     in_force: BTreeMap<Arc<str>, Pause>,
     /// The last time at which a server forgot.
     forgot: Option<WallTime>,
-    histories: BTreeMap<Arc<str>, Vec<TickHistory>>,
+    histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
     forgotten: u64,
     pauses: u64,
@@ -101,7 +101,7 @@ impl Invariant for Requests {
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
                 // From now on a tick may run again.
-                if let Ask::Resume { job } = &asked.ask {
+                if let JobAction::Resume { job } = &asked.ask {
                     self.in_force.remove(job);
                 }
             }
@@ -142,7 +142,7 @@ impl Requests {
         }
         // The record of a request has its id as a part of its key.
         let id = key.split('/').find_map(|part| part.parse::<RequestId>().ok());
-        let closed = || TickRecord::parse(&record.value).is_ok_and(|written| written.is_closed());
+        let closed = || RunRecord::parse(&record.value).is_ok_and(|written| written.is_closed());
         let ended = record.last || key.starts_with("run/") && closed();
         let Some(id) = id.filter(|_| !ended) else { return };
         let stored = self.stored.entry(id).or_default();
@@ -158,7 +158,7 @@ impl Requests {
         let Told::Accepted { id, count } = told else { return Ok(()) };
         let (ask, job) = (&sent.asked.ask, sent.asked.ask.job());
         match ask {
-            Ask::Trigger { .. } | Ask::Backfill { .. } => {
+            JobAction::Trigger { .. } | JobAction::Backfill { .. } => {
                 let on = self.stored.get(id).map_or(0, |stored| stored.ever.len());
                 if on < MAJORITY {
                     return Err(format!("{id} ({ask:?}) was accepted, and stored on {on} servers"));
@@ -170,10 +170,10 @@ impl Requests {
                     ));
                 }
             }
-            Ask::Pause { .. } => {
+            JobAction::Pause { .. } => {
                 // An earlier request to resume may still be carried out.
                 let at = true_wall(now);
-                let resumes = |sent: &&Sent| matches!(sent.asked.ask, Ask::Resume { .. });
+                let resumes = |sent: &&Sent| matches!(sent.asked.ask, JobAction::Resume { .. });
                 let mut open = self.log.requests(job).filter(resumes).filter(|sent| sent.is_possible());
                 let undone = open.any(|sent| !sent.is_accepted() && sent.latest() >= at - OFFSET);
                 let on = self.paused.get(job).map_or(0, BTreeSet::len);
@@ -195,7 +195,8 @@ impl Requests {
         let Some(id) = cause.request() else {
             return if self.is_paused(now, start) { wrong("though it is paused") } else { Ok(()) };
         };
-        let makes = |sent: &&Sent| matches!(sent.asked.ask, Ask::Trigger { .. } | Ask::Backfill { .. });
+        let makes =
+            |sent: &&Sent| matches!(sent.asked.ask, JobAction::Trigger { .. } | JobAction::Backfill { .. });
         let mut possible = self.log.requests(job).filter(makes).filter(|sent| may_be(sent, id));
         let spec = self.log.spec(job);
         if !possible.any(|sent| spec.is_some_and(|spec| is_of(spec, sent, *at))) {
@@ -239,7 +240,7 @@ impl Requests {
             }
             let entries = || self.histories.get(job).into_iter().flatten();
             let due = match ask {
-                Ask::Trigger { .. } => None,
+                JobAction::Trigger { .. } => None,
                 _ => Some(ticks(spec, sent)),
             };
             let told = |tick: Option<WallTime>| {
@@ -262,8 +263,8 @@ impl Requests {
     }
 }
 
-fn makes_runs(ask: &Ask) -> bool {
-    matches!(ask, Ask::Trigger { .. } | Ask::Backfill { .. })
+fn makes_runs(ask: &JobAction) -> bool {
+    matches!(ask, JobAction::Trigger { .. } | JobAction::Backfill { .. })
 }
 
 /// Returns `true` if a request may have this id, according to the result that the operator received.
@@ -278,7 +279,7 @@ fn may_be(sent: &Sent, id: RequestId) -> bool {
 /// Returns `true` if a request makes a run of `tick`.
 fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
     match sent.asked.ask {
-        Ask::Backfill { .. } => ticks(spec, sent).contains(&tick),
+        JobAction::Backfill { .. } => ticks(spec, sent).contains(&tick),
         // The tick of a trigger is the time at which it was posted, by the servers' clocks.
         _ => sent.asked.at <= tick + OFFSET && tick <= sent.latest() + OFFSET,
     }
@@ -286,7 +287,7 @@ fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
 
 /// Returns the ticks for which a request makes runs.
 fn ticks(spec: &PoolSpec, sent: &Sent) -> Vec<WallTime> {
-    let Ask::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
+    let JobAction::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
     let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|tick| *tick < until);
     std::iter::successors(next(&(from - Duration::from_micros(1))), next).collect()
 }

@@ -10,7 +10,7 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    scheduler::{Delivery, JobRow, Overlap, TickEnd, TickHistory},
+    scheduler::{Delivery, HistoryEntry, JobRow, Overlap, RunOutcome},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -49,7 +49,7 @@ pub(super) struct Runs {
     since: BTreeMap<Arc<str>, WallTime>,
     /// The last time at which a server forgot.
     forgot: Option<WallTime>,
-    histories: BTreeMap<Arc<str>, Vec<TickHistory>>,
+    histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     reckoned: u64,
     overlaps: u64,
     asleep: u64,
@@ -164,7 +164,7 @@ impl Runs {
             return runs.is_empty().then_some("was not started, after the faults");
         }
         let history = self.histories.get(spec.name).into_iter().flatten();
-        let entries: Vec<&TickHistory> = history.filter(|entry| covers(entry, at)).collect();
+        let entries: Vec<&HistoryEntry> = history.filter(|entry| covers(entry, at)).collect();
         let ended = match spec.delivery {
             Delivery::AtMostOnce => {
                 !runs.is_empty() || !entries.is_empty() || !self.is_to_be_entered(spec, at)
@@ -176,7 +176,7 @@ impl Runs {
                 };
                 let own = runs.iter().any(|run| run.ended_itself() || cancelled(&run));
                 own || runs.len() >= INTERRUPTED
-                    || entries.iter().any(|entry| matches!(entry.end, TickEnd::SkippedPaused | TickEnd::Cancelled))
+                    || entries.iter().any(|entry| matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::Cancelled))
                     // A short history may have pruned the entry.
                     || spec.pausable && self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
             }
@@ -190,7 +190,7 @@ impl Runs {
 }
 
 /// Returns `true` if an entry covers this tick of the schedule.
-pub(super) fn covers(entry: &TickHistory, at: WallTime) -> bool {
+pub(super) fn covers(entry: &HistoryEntry, at: WallTime) -> bool {
     entry.cause.request().is_none() && entry.tick <= at && at <= entry.until.unwrap_or(entry.tick)
 }
 

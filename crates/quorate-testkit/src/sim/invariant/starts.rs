@@ -62,7 +62,7 @@ impl Invariant for Starts {
 #[cfg(test)]
 mod tests {
     use super::{super::pool_log::made, *};
-    use quorate::scheduler::TickCause;
+    use quorate::scheduler::RunCause;
 
     #[test]
     fn an_at_most_once_run_starts_once_and_others_again() {
@@ -77,7 +77,7 @@ mod tests {
         assert!(why.contains("run 1 has started before"), "{why}");
         // Two requests of the same moment make two different runs.
         let on_request = |run, id| {
-            let cause = TickCause::Triggered { id: made::id(id) };
+            let cause = RunCause::Triggered { id: made::id(id) };
             RunStart { cause, ..made::start(run, "any-once", 1_000) }
         };
         assert!(made::started(&mut starts, 0, &on_request(6, 1)).is_ok());

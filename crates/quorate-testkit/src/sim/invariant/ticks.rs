@@ -2,14 +2,14 @@ mod reports;
 
 use super::{Event, Invariant, MAJORITY};
 use crate::sim::{
-    TickEnd, TickStart,
+    RunOutcome, TickStart,
     scenario::true_wall,
     worker::{GROUP, JobSpec, specs},
 };
 use quorate::{
     env::WallTime,
     node::{Record, Reply, Request},
-    scheduler::{Delivery, JobRow, TickKey, TickRecord},
+    scheduler::{Delivery, JobRow, RunKey, RunRecord},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,8 +57,8 @@ const INTERRUPTED: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
-    ticks: BTreeMap<TickKey, Tick>,
-    runs: BTreeMap<u64, (TickKey, u64)>,
+    ticks: BTreeMap<RunKey, Tick>,
+    runs: BTreeMap<u64, (RunKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
     /// The time since which each server says that it remembers. That is about the time when a worker marked
     /// it, which may be much later than the time when it forgot.
@@ -84,7 +84,7 @@ struct SealedData {
     /// The registrations on it: each job, and the time from which its ticks are due.
     registered: BTreeMap<Arc<str>, WallTime>,
     /// Its records of ticks: the term of each, and whether it closes the tick.
-    records: BTreeMap<TickKey, (u64, bool)>,
+    records: BTreeMap<RunKey, (u64, bool)>,
 }
 
 /// The known facts about one tick.
@@ -252,10 +252,10 @@ impl Ticks {
                 .written(node, record.term.get(), since)
                 .map_err(|why| format!("{job} {why}"));
         }
-        let key = TickKey::parse(key).map_err(|error| error.to_string())?;
+        let key = RunKey::parse(key).map_err(|error| error.to_string())?;
         let Some(key) = key else { return Ok(()) };
         let tick = self.ticks.entry(key).or_default();
-        let written = TickRecord::parse(&record.value).map_err(|error| error.to_string())?;
+        let written = RunRecord::parse(&record.value).map_err(|error| error.to_string())?;
         tick.records.insert(node.to_owned(), (record.term.get(), written.is_closed()));
         if written.is_closed() {
             tick.done_on.insert(node.to_owned());
@@ -270,7 +270,7 @@ impl Ticks {
         let TickStart { worker, job, at, token, .. } = start;
         let spec = self.jobs.iter().find(|spec| *spec.name == **job);
         let delivery = spec.ok_or_else(|| format!("there is no job {job}"))?.delivery;
-        let key = TickKey::new(job, *at);
+        let key = RunKey::new(job, *at);
         let tick = self.ticks.entry(key.clone()).or_default();
         tick.starts += 1;
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
@@ -298,12 +298,12 @@ impl Ticks {
         Err(format!("{worker} starts {job}, due at {at:?}, under {token}, {wrong}"))
     }
 
-    fn ended(&mut self, run: u64, end: TickEnd) {
+    fn ended(&mut self, run: u64, end: RunOutcome) {
         let Some((key, token)) = self.runs.remove(&run) else { return };
         let tick = self.ticks.entry(key).or_default();
         match end {
-            TickEnd::Itself => tick.ended = true,
-            TickEnd::Torn => *tick.interrupted.entry(token).or_default() += 1,
+            RunOutcome::Itself => tick.ended = true,
+            RunOutcome::Torn => *tick.interrupted.entry(token).or_default() += 1,
         }
     }
 
@@ -319,7 +319,7 @@ impl Ticks {
             let from = if spec.makes_up_all() { since } else { fault_free };
             let after = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= until);
             for at in std::iter::successors(after(&from), after) {
-                let key = TickKey::new(spec.name, at);
+                let key = RunKey::new(spec.name, at);
                 if spec.delivery == Delivery::AtMostOnce && spec.makes_up_all() {
                     let is_lost = self.ticks.get(&key).is_some_and(|tick| tick.lost);
                     *if is_lost { &mut lost } else { &mut known } += 1;
@@ -334,7 +334,7 @@ impl Ticks {
     }
 
     /// Returns what is missing from a tick that is due.
-    fn missing(&self, spec: &JobSpec, key: &TickKey, fault_free: bool) -> Option<&'static str> {
+    fn missing(&self, spec: &JobSpec, key: &RunKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
         // A later leader runs it again.

@@ -1,6 +1,6 @@
 use super::Worker;
-use crate::sim::{Held, SeedRng, TickEnd};
-use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunAll, RunOnce, Schedule, Tick, every};
+use crate::sim::{Held, RunOutcome, SeedRng};
+use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunAll, RunContext, RunOnce, Schedule, every};
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
 /// A misfire window that is longer than the simulation, so that no tick of a job with this window may be lost.
@@ -60,7 +60,7 @@ pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
 }
 
 /// Runs one tick. The run may be quick, slow, deaf to its cancellation, or a failure.
-async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), String> {
+async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<(), String> {
     let run = worker.referee.tick_started(&held, &tick);
     worker.rng = SeedRng::new(worker.seed, &format!("run {}", run.number()));
     let job = worker.spec(&tick);
@@ -89,12 +89,12 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
     }
     worker.update(tick.job(), || tick.fencing_token().ok().map(quorate::node::FencingToken::get)).await;
     let (end, result) = match how {
-        17 => (TickEnd::Itself, Err("on purpose".to_owned())),
+        17 => (RunOutcome::Itself, Err("on purpose".to_owned())),
         18 => {
             tick.mark_interrupted();
-            (TickEnd::Torn, Err("interrupted".to_owned()))
+            (RunOutcome::Torn, Err("interrupted".to_owned()))
         }
-        _ => (TickEnd::Itself, Ok(())),
+        _ => (RunOutcome::Itself, Ok(())),
     };
     // The referee learns the handler's end before the library records it.
     run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() {
@@ -113,18 +113,18 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: Tick) -> Result<(), Stri
 ///
 /// If the term is not stepping down, the run was cancelled because of its timeout. The run then counts as ended
 /// by itself.
-fn told_to_stop(tick: &Tick) -> TickEnd {
+fn told_to_stop(tick: &RunContext) -> RunOutcome {
     match tick.term() {
-        Some(term) if !term.step_down_token().is_cancelled() => TickEnd::Itself,
-        _ => TickEnd::Torn,
+        Some(term) if !term.step_down_token().is_cancelled() => RunOutcome::Itself,
+        _ => RunOutcome::Torn,
     }
 }
 
 impl Worker {
     /// Returns the delivery rule of a tick's job, as the name for a count.
-    fn spec(&self, tick: &Tick) -> String {
+    fn spec(&self, tick: &RunContext) -> String {
         let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
-        let again = if tick.is_made_up() { " caught up" } else { "" };
+        let again = if tick.is_catch_up() { " caught up" } else { "" };
         spec.map_or_else(String::new, |spec| format!("{}{again}", spec.delivery))
     }
 }

@@ -5,7 +5,7 @@ use crate::sim::{Asked, Event, Referee, SeedRng, Told, scenario::true_wall};
 use quorate::{
     env::{Env, WallTime},
     quorum::Quorum,
-    scheduler::{Accepted, Ask, Jobs, JobsError, TickHistory},
+    scheduler::{Accepted, HistoryEntry, JobAction, Jobs, JobsError},
 };
 use std::{
     collections::BTreeSet,
@@ -67,7 +67,7 @@ impl Operator {
         let jobs = jobs.clone().wait(CALM_WAIT).valid_for(VALID_FOR);
         for spec in specs.iter().filter(|spec| spec.pausable) {
             while !self.env.stopped().is_cancelled() {
-                let told = self.ask(&jobs, Ask::Resume { job: spec.name.into() }, None).await;
+                let told = self.ask(&jobs, JobAction::Resume { job: spec.name.into() }, None).await;
                 if matches!(told, Told::Accepted { .. }) {
                     break;
                 }
@@ -78,7 +78,7 @@ impl Operator {
     }
 
     /// Sends one request and reports it to the referee. Drops it after `drops_after`.
-    async fn ask(&self, jobs: &Jobs, ask: Ask, drops_after: Option<Duration>) -> Told {
+    async fn ask(&self, jobs: &Jobs, ask: JobAction, drops_after: Option<Duration>) -> Told {
         let number = self.referee.next_number();
         let now = true_wall(self.referee.truth().now());
         self.referee.judge(&Event::Asked(&Asked { number, ask: ask.clone(), at: now }));
@@ -121,37 +121,37 @@ impl Operator {
         }
     }
 
-    fn count(&self, entries: &[TickHistory]) {
+    fn count(&self, entries: &[HistoryEntry]) {
         entries.iter().for_each(|entry| self.referee.count(&format!("history entry {}", entry.end)));
     }
 }
 
 /// Draws a request for a job. A job that was paused is resumed by the next request that would pause it.
-fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng, now: WallTime) -> Ask {
+fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng, now: WallTime) -> JobAction {
     let job: Arc<str> = spec.name.into();
     match rng.number(0..=9) {
-        0..=3 => Ask::Trigger { job },
+        0..=3 => JobAction::Trigger { job },
         4 => {
             let from = now - rng.millis(1_000..=9_000);
-            Ask::Backfill { job, from, until: from + rng.millis(1..=4_000) }
+            JobAction::Backfill { job, from, until: from + rng.millis(1..=4_000) }
         }
-        5 => Ask::Cancel { job, tick: None },
-        _ if !spec.pausable => Ask::Trigger { job },
-        _ if paused.remove(spec.name) => Ask::Resume { job },
+        5 => JobAction::Cancel { job, tick: None },
+        _ if !spec.pausable => JobAction::Trigger { job },
+        _ if paused.remove(spec.name) => JobAction::Resume { job },
         _ => {
             paused.insert(spec.name);
-            Ask::Pause { job }
+            JobAction::Pause { job }
         }
     }
 }
 
-async fn send(jobs: &Jobs, ask: &Ask) -> Result<Accepted, JobsError> {
+async fn send(jobs: &Jobs, ask: &JobAction) -> Result<Accepted, JobsError> {
     let name = ask.job();
     match ask {
-        Ask::Pause { .. } => jobs.pause(name).await,
-        Ask::Resume { .. } => jobs.resume(name).await,
-        Ask::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
-        Ask::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
+        JobAction::Pause { .. } => jobs.pause(name).await,
+        JobAction::Resume { .. } => jobs.resume(name).await,
+        JobAction::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
+        JobAction::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
         // The enum is non-exhaustive; `draw` returns no other variant.
         _ => jobs.trigger(name).await,
     }
@@ -171,12 +171,12 @@ fn told(answer: Result<Accepted, JobsError>) -> Told {
     }
 }
 
-fn kind(ask: &Ask) -> &'static str {
+fn kind(ask: &JobAction) -> &'static str {
     match ask {
-        Ask::Pause { .. } => "pause",
-        Ask::Resume { .. } => "resume",
-        Ask::Backfill { .. } => "backfill",
-        Ask::Cancel { .. } => "cancel",
+        JobAction::Pause { .. } => "pause",
+        JobAction::Resume { .. } => "resume",
+        JobAction::Backfill { .. } => "backfill",
+        JobAction::Cancel { .. } => "cancel",
         _ => "trigger",
     }
 }

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
 use quorate::scheduler::{
-    Cron, Delivery, Job, Misfire, Overlap, Placement, RunAll, RunOnce, Schedule, Scheduler, Tick, every,
+    Cron, Delivery, Job, Misfire, Overlap, Placement, RunAll, RunContext, RunOnce, Schedule, Scheduler, every,
 };
 use std::{panic::resume_unwind, time::Duration};
 
@@ -52,7 +52,7 @@ pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
     let spec = |name, period, delivery| PoolSpec {
         name,
         schedule: millis(period),
-        placement: Placement::Spread,
+        placement: Placement::AnyWorker,
         delivery,
         misfire: RunAll::within(FOR_GOOD),
         overlap: Overlap::Queue,
@@ -171,7 +171,7 @@ fn job(spec: PoolSpec, worker: &Worker) -> Job {
 }
 
 /// Runs the handler once: it is quick, slow, deaf to its cancellation, or fails.
-async fn run_handler(worker: Worker, run: JobRun, tick: Tick) -> Result<(), String> {
+async fn run_handler(worker: Worker, run: JobRun, tick: RunContext) -> Result<(), String> {
     let mut rng = SeedRng::new(worker.seed, &format!("pool run {}", run.number()));
     let calm = worker.referee.is_calm();
     let how = if calm { 0 } else { rng.number(0..=19) };

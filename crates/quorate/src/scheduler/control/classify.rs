@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     ledger::Answered,
     node::{FencingToken, Record},
-    scheduler::{Answer, Ask, JobRow, RecordError, Request, RequestId, plan::verdict::rank},
+    scheduler::{JobAction, JobRequest, JobResponse, JobRow, RecordError, RequestId, plan::verdict::rank},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,62 +28,64 @@ pub(super) fn key(id: RequestId) -> Arc<str> {
 }
 
 /// The record of a request.
-pub(super) fn asking(request: &Request) -> Record {
+pub(super) fn asking(request: &JobRequest) -> Record {
     let value = serde_json::to_string(request).unwrap_or_default().into();
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: false, value }
 }
 
 /// The record of an answer, which takes the place of the request's.
-pub(super) fn answering(request: &Request, answer: &Answer) -> Record {
+pub(super) fn answering(request: &JobRequest, answer: &JobResponse) -> Record {
     let value = serde_json::to_string(answer).unwrap_or_default().into();
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: true, value }
 }
 
-fn too_late(request: &Request) -> Answer {
+fn too_late(request: &JobRequest) -> JobResponse {
     let valid_for = request.valid_for.min(VALID_MAX);
     let why = format!(
         "too late: nobody led, or could be reached, while it was valid, for {valid_for:.0?}; ask again"
     );
-    Answer::Refused { why: why.into() }
+    JobResponse::Refused { why: why.into() }
 }
 
 /// What is said to a request that was not heard in time, by the group's ledger: an earlier leader may have carried it
 /// out, and not lived to answer.
-pub(super) fn late(ledger: &[Answered], request: &Request) -> Answer {
+pub(super) fn late(ledger: &[Answered], request: &JobRequest) -> JobResponse {
     taken_up(ledger, request).unwrap_or_else(|| match request.what {
-        Ask::Cancel { .. } => {
+        JobAction::Cancel { .. } => {
             let why = "too late to be heard; a leader may have told what ran to stop before it could answer: look at \
                        what runs, and ask again";
-            Answer::Refused { why: why.into() }
+            JobResponse::Refused { why: why.into() }
         }
         _ => too_late(request),
     })
 }
 
 /// What an earlier leader has said to a request that it took up and did not live to answer.
-fn taken_up(ledger: &[Answered], request: &Request) -> Option<Answer> {
+fn taken_up(ledger: &[Answered], request: &JobRequest) -> Option<JobResponse> {
     #[derive(serde::Deserialize)]
     struct Row {
-        answer: Answer,
+        answer: JobResponse,
     }
     let found = |key: Arc<str>| {
         let records = ledger.iter().flat_map(|answer| &answer.state.records);
         records.filter(move |(other, _)| *other == key).map(|(_, record)| &record.value)
     };
     match &request.what {
-        Ask::Trigger { .. } | Ask::Backfill { .. } => found(key(request.id))
+        JobAction::Trigger { .. } | JobAction::Backfill { .. } => found(key(request.id))
             .find_map(|value| serde_json::from_str::<Row>(value).ok())
             .map(|row| row.answer),
         // Of a cancel on the leader nothing is written; of one that the workers have to read, their job's row says so.
-        Ask::Pause { job } | Ask::Resume { job } | Ask::Cancel { job, .. } => found(JobRow::key(job))
-            .filter_map(|value| JobRow::parse(value).ok())
-            .any(|row| row.asked.contains(&request.id))
-            .then(|| Answer::Accepted { text: "done, by an earlier leader".into(), count: 0 }),
+        JobAction::Pause { job } | JobAction::Resume { job } | JobAction::Cancel { job, .. } => {
+            found(JobRow::key(job))
+                .filter_map(|value| JobRow::parse(value).ok())
+                .any(|row| row.asked.contains(&request.id))
+                .then(|| JobResponse::Accepted { text: "done, by an earlier leader".into(), count: 0 })
+        }
     }
 }
 
 /// Until when a request may be taken up.
-pub(super) fn valid_until(request: &Request) -> WallTime {
+pub(super) fn valid_until(request: &JobRequest) -> WallTime {
     request.at + request.valid_for.min(VALID_MAX)
 }
 
@@ -91,18 +93,18 @@ pub(super) fn valid_until(request: &Request) -> WallTime {
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// Hand it to the leader.
-    Ask(Request),
+    Ask(JobRequest),
     /// Write this over it, on every node that has the request still.
-    Answer(Request, Answer),
+    Answer(JobRequest, JobResponse),
     /// It was not heard in time: say so, unless an earlier leader has taken it up.
-    TooLate(Request),
+    TooLate(JobRequest),
     /// Say once that this cannot be read; then leave it alone.
     Unreadable(Arc<str>, RecordError),
 }
 
 /// What this leader has done about requests so far.
 #[derive(Debug, Default)]
-pub(super) struct Triage {
+pub(super) struct Classification {
     known: BTreeMap<RequestId, Known>,
     unreadable: BTreeSet<Arc<str>>,
 }
@@ -111,26 +113,28 @@ pub(super) struct Triage {
 struct Known {
     asked_at: WallTime,
     /// The answer, once there is one.
-    answer: Option<Answer>,
+    answer: Option<JobResponse>,
     /// When it was last written.
     written_at: WallTime,
 }
 
-impl Triage {
+impl Classification {
     /// Takes in what the nodes say at `now`: what is to be done, in the order in which it was asked.
     pub(super) fn look(&mut self, answers: &[Answered], now: WallTime) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut requests = BTreeMap::new();
-        let mut answered: BTreeMap<RequestId, (&Record, Answer)> = BTreeMap::new();
+        let mut answered: BTreeMap<RequestId, (&Record, JobResponse)> = BTreeMap::new();
         for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
             match read(key, record) {
                 Ok(None) => {}
-                Ok(Some((id, Paper::Answer(answer)))) => {
+                Ok(Some((id, InboxItem::Answer(answer)))) => {
                     if answered.get(&id).is_none_or(|(known, _)| rank(record) > rank(known)) {
                         answered.insert(id, (record, answer));
                     }
                 }
-                Ok(Some((id, Paper::Request(request)))) => drop(requests.insert((request.at, id), request)),
+                Ok(Some((id, InboxItem::Request(request)))) => {
+                    drop(requests.insert((request.at, id), request))
+                }
                 Err(error) => {
                     if self.unreadable.insert(Arc::clone(key)) {
                         steps.push(Step::Unreadable(Arc::clone(key), error));
@@ -154,8 +158,8 @@ impl Triage {
     fn decide(
         &mut self,
         id: RequestId,
-        request: Request,
-        told: Option<Answer>,
+        request: JobRequest,
+        told: Option<JobResponse>,
         now: WallTime,
     ) -> Option<Step> {
         let late = now > valid_until(&request);
@@ -183,7 +187,7 @@ impl Triage {
     }
 
     /// The leader's answer to a request that was handed to it; `None` where it gave none.
-    pub(super) fn answered(&mut self, id: RequestId, answer: Option<Answer>) {
+    pub(super) fn answered(&mut self, id: RequestId, answer: Option<JobResponse>) {
         match (answer, self.known.get_mut(&id)) {
             (Some(answer), Some(known)) => known.answer = Some(answer),
             _ => drop(self.known.remove(&id)),
@@ -199,36 +203,36 @@ pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
 }
 
 /// Returns the answer to a request that the nodes have; `None` while none has one. Where nodes have different answers,
-/// this is the one that a leader [repeats](Triage::look).
-pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<Answer, RecordError>> {
+/// this is the one that a leader [repeats](Classification::look).
+pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
     let key = key(id);
     let records = answers.iter().flat_map(|answer| &answer.state.records);
     let answered = records.filter(|(other, record)| *other == key && record.last).map(|(_, record)| record);
     answered.max_by_key(|record| rank(record)).map(|record| parse_answer(&record.value))
 }
 
-enum Paper {
-    Request(Request),
-    Answer(Answer),
+enum InboxItem {
+    Request(JobRequest),
+    Answer(JobResponse),
 }
 
 /// Reads one record; `None` for what is no request's.
-fn read(key: &str, record: &Record) -> Result<Option<(RequestId, Paper)>, RecordError> {
+fn read(key: &str, record: &Record) -> Result<Option<(RequestId, InboxItem)>, RecordError> {
     let Some(id) = key.strip_prefix(PREFIX) else { return Ok(None) };
     let id: RequestId =
         id.parse().map_err(|error| RecordError::new("request's key", key, &format!("{error}")))?;
     if record.last {
-        return Ok(Some((id, Paper::Answer(parse_answer(&record.value)?))));
+        return Ok(Some((id, InboxItem::Answer(parse_answer(&record.value)?))));
     }
-    let request: Request = serde_json::from_str(&record.value)
+    let request: JobRequest = serde_json::from_str(&record.value)
         .map_err(|error| RecordError::new("request", &record.value, &error.to_string()))?;
     if request.id != id || request.at.as_micros() != record.at {
         return Err(RecordError::new("request", &record.value, "it stands under another one's key or time"));
     }
-    Ok(Some((id, Paper::Request(request))))
+    Ok(Some((id, InboxItem::Request(request))))
 }
 
-fn parse_answer(value: &str) -> Result<Answer, RecordError> {
+fn parse_answer(value: &str) -> Result<JobResponse, RecordError> {
     serde_json::from_str(value).map_err(|error| RecordError::new("answer", value, &error.to_string()))
 }
 
@@ -243,18 +247,18 @@ mod tests {
         WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
     }
 
-    fn request(id: u128, asked: u64) -> Request {
-        Request {
+    fn request(id: u128, asked: u64) -> JobRequest {
+        JobRequest {
             id: RequestId::from_u128(id),
             by: "me@oak".into(),
             at: at(asked),
             valid_for: 60 * SECOND,
-            what: Ask::Trigger { job: "j".into() },
+            what: JobAction::Trigger { job: "j".into() },
         }
     }
 
-    fn yes() -> Answer {
-        Answer::Accepted { text: "one run".into(), count: 1 }
+    fn yes() -> JobResponse {
+        JobResponse::Accepted { text: "one run".into(), count: 1 }
     }
 
     fn node(records: &[(Arc<str>, Record)]) -> Answered {
@@ -264,17 +268,17 @@ mod tests {
         Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
     }
 
-    fn asked(request: &Request) -> (Arc<str>, Record) {
+    fn asked(request: &JobRequest) -> (Arc<str>, Record) {
         (key(request.id), asking(request))
     }
 
-    fn told(request: &Request) -> (Arc<str>, Record) {
+    fn told(request: &JobRequest) -> (Arc<str>, Record) {
         (key(request.id), answering(request, &yes()))
     }
 
     #[test]
     fn a_request_is_handed_on_once_and_requests_in_the_order_of_their_asking() {
-        let mut triage = Triage::default();
+        let mut triage = Classification::default();
         let (first, second) = (request(9, 1), request(2, 3));
         // The first has reached one node only, the second all: whoever asked may still try the others.
         let nodes = [node(&[asked(&second)]), node(&[asked(&first), asked(&second)])];
@@ -293,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_the_leader_dropped_unanswered_is_handed_on_again() {
-        let mut triage = Triage::default();
+        let mut triage = Classification::default();
         let one = request(1, 1);
         let nodes = [node(&[asked(&one)])];
         assert_eq!(triage.look(&nodes, at(2)), [Step::Ask(one.clone())]);
@@ -303,12 +307,12 @@ mod tests {
 
     #[test]
     fn too_late_is_answered_so_and_never_handed_on() {
-        let mut triage = Triage::default();
+        let mut triage = Classification::default();
         let one = request(1, 0);
         let nodes = [node(&[asked(&one)])];
         let steps = triage.look(&nodes, at(61));
         assert_eq!(steps, [Step::TooLate(one.clone())]);
-        let Answer::Refused { why } = too_late(&one) else { panic!("late is refused") };
+        let JobResponse::Refused { why } = too_late(&one) else { panic!("late is refused") };
         assert!(why.contains("too late") && why.contains("for 60s"), "{why}");
         triage.answered(one.id, Some(too_late(&one)));
         assert_eq!(triage.look(&nodes, at(62)), [], "it is being written");
@@ -317,10 +321,10 @@ mod tests {
             [Step::Answer(one.clone(), too_late(&one))],
             "it did not arrive"
         );
-        let mut fresh = Triage::default();
+        let mut fresh = Classification::default();
         assert_eq!(fresh.look(&nodes, at(60)), [Step::Ask(one)], "to the last moment it is in time");
-        let long = Request { valid_for: Duration::MAX, ..request(1, 0) };
-        let steps = Triage::default().look(&[node(&[asked(&long)])], at(1801));
+        let long = JobRequest { valid_for: Duration::MAX, ..request(1, 0) };
+        let steps = Classification::default().look(&[node(&[asked(&long)])], at(1801));
         assert!(matches!(steps[..], [Step::TooLate(_)]), "{steps:?}");
     }
 
@@ -329,22 +333,29 @@ mod tests {
         let one = request(1, 0);
         let nodes = [node(&[asked(&one)]), node(&[told(&one)]), node(&[])];
         for now in [at(1), at(500)] {
-            assert_eq!(Triage::default().look(&nodes, now), [Step::Answer(one.clone(), yes())]);
+            assert_eq!(Classification::default().look(&nodes, now), [Step::Answer(one.clone(), yes())]);
         }
-        assert_eq!(Triage::default().look(&[node(&[told(&one)]), node(&[])], at(1)), [], "nothing stands");
+        assert_eq!(
+            Classification::default().look(&[node(&[told(&one)]), node(&[])], at(1)),
+            [],
+            "nothing stands"
+        );
     }
 
     #[test]
     fn of_two_answers_the_leader_and_the_asker_take_the_same_in_either_node_order() {
         let one = request(1, 0);
-        let refused = Answer::Refused { why: "paused".into() };
+        let refused = JobResponse::Refused { why: "paused".into() };
         let (yes, no) = (told(&one), (key(one.id), answering(&one, &refused)));
         let nodes = |first: &(Arc<str>, Record), second: &(Arc<str>, Record)| {
             [node(std::slice::from_ref(first)), node(&[asked(&one)]), node(std::slice::from_ref(second))]
         };
         let [ahead, behind] = [nodes(&yes, &no), nodes(&no, &yes)].map(|nodes| {
             let answer = answer_to(&nodes, one.id).expect("there are two").expect("both can be read");
-            assert_eq!(Triage::default().look(&nodes, at(1)), [Step::Answer(one.clone(), answer.clone())]);
+            assert_eq!(
+                Classification::default().look(&nodes, at(1)),
+                [Step::Answer(one.clone(), answer.clone())]
+            );
             answer
         });
         assert_eq!(ahead, behind);
@@ -364,7 +375,7 @@ mod tests {
             spoilt(&key(RequestId::from_u128(4)), moved),
             spoilt("other/thing", garbage),
         ])];
-        let mut triage = Triage::default();
+        let mut triage = Classification::default();
         let steps = triage.look(&nodes, at(1));
         assert_eq!(steps.len(), 5, "{steps:?}");
         assert!(steps.iter().all(|step| matches!(step, Step::Unreadable(..))), "{steps:?}");
@@ -391,7 +402,7 @@ mod tests {
     #[test]
     fn a_pause_that_an_earlier_leader_carried_out_is_not_refused_as_late() {
         let job: Arc<str> = "j".into();
-        let pause = Request { what: Ask::Pause { job: job.clone() }, ..request(7, 0) };
+        let pause = JobRequest { what: JobAction::Pause { job: job.clone() }, ..request(7, 0) };
         let mut row = JobRow { schedule: "every 1s".into(), ..JobRow::default() };
         let stands = |row: &JobRow| {
             let record = Record { value: row.to_value(), ..asking(&pause) };
@@ -401,12 +412,14 @@ mod tests {
         row.changed_by(pause.id);
         // Resumed since: it was paused all the same.
         row.changed_by(RequestId::from_u128(8));
-        assert!(matches!(late(&stands(&row), &pause), Answer::Accepted { .. }));
-        let cancel = Request { what: Ask::Cancel { job, tick: None }, ..request(9, 0) };
-        let Answer::Refused { why } = late(&stands(&row), &cancel) else { panic!("nothing is known of it") };
+        assert!(matches!(late(&stands(&row), &pause), JobResponse::Accepted { .. }));
+        let cancel = JobRequest { what: JobAction::Cancel { job, tick: None }, ..request(9, 0) };
+        let JobResponse::Refused { why } = late(&stands(&row), &cancel) else {
+            panic!("nothing is known of it")
+        };
         row.changed_by(cancel.id);
         assert!(
-            matches!(late(&stands(&row), &cancel), Answer::Accepted { .. }),
+            matches!(late(&stands(&row), &cancel), JobResponse::Accepted { .. }),
             "of a job that is spread it is"
         );
         assert!(why.contains("may have told what ran to stop"), "{why}");

@@ -34,14 +34,14 @@ pub enum JobsError {
         others: usize,
     },
     /// What was asked cannot be meant.
-    #[error("{field} is {value}: {mend}")]
+    #[error("{field} is {value}: {fix}")]
     Input {
         /// Of which input.
         field: &'static str,
         /// What it is.
         value: String,
         /// What it must be.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// The request reached no node, and nothing will come of it.
     #[error("the request was not posted, nothing will come of it: {report}")]

@@ -1,16 +1,16 @@
-//! The leader's end of the inbox: the shell around [`Triage`](super::classify::Triage).
+//! The leader's end of the inbox: the shell around [`Classification`](super::classify::Classification).
 //!
 //! # What is not guaranteed
 //!
 //! That a request is heard: between its posting and its end of validity somebody must lead and reach a majority. A
 //! request may be handed to several leaders in turn; that it is carried out once is for them, by its id.
 
-use crate::scheduler::control::classify::{self, Step, Triage};
+use crate::scheduler::control::classify::{self, Classification, Step};
 use crate::{
     election::Term,
     env::{BootTime, Env},
     ledger::{Ledger, LedgerError},
-    scheduler::{Answer, Request, control::Asked},
+    scheduler::{JobRequest, JobResponse, control::IncomingRequest},
 };
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(in crate::scheduler) fn part(ledger: &Ledger) -> Ledger {
 
 /// Hands the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term is told to
 /// stop or nobody takes requests any more.
-pub(in crate::scheduler) async fn tend(ledger: Ledger, term: Term, asked: mpsc::Sender<Asked>) {
+pub(in crate::scheduler) async fn tend(ledger: Ledger, term: Term, asked: mpsc::Sender<IncomingRequest>) {
     let inbox = part(&ledger);
     let env = term.env().clone();
     let mut clerk = Clerk {
@@ -38,7 +38,7 @@ pub(in crate::scheduler) async fn tend(ledger: Ledger, term: Term, asked: mpsc::
         ledger: &ledger,
         inbox: &inbox,
         term: &term,
-        triage: Triage::default(),
+        triage: Classification::default(),
         asked,
         pending: FuturesUnordered::new(),
         prune_at: env.now() + PRUNE_EVERY,
@@ -50,15 +50,15 @@ pub(in crate::scheduler) async fn tend(ledger: Ledger, term: Term, asked: mpsc::
 }
 
 /// What came of a request that is with the leader.
-type Given = (Request, Option<Answer>);
+type Given = (JobRequest, Option<JobResponse>);
 
 struct Clerk<'a> {
     env: &'a Env,
     ledger: &'a Ledger,
     inbox: &'a Ledger,
     term: &'a Term,
-    triage: Triage,
-    asked: mpsc::Sender<Asked>,
+    triage: Classification,
+    asked: mpsc::Sender<IncomingRequest>,
     pending: FuturesUnordered<BoxFuture<'static, Given>>,
     prune_at: BootTime,
 }
@@ -118,18 +118,18 @@ impl Clerk<'_> {
         LOOK_EVERY
     }
 
-    async fn ask(&mut self, request: Request) {
+    async fn ask(&mut self, request: JobRequest) {
         let by = crate::plain::plain(&request.by, 80);
         tracing::info!(group = &**self.term.group(), id = %request.id, by, "asked: {:?}", request.what);
         let (reply, answer) = oneshot::channel();
-        if self.asked.send(Asked { request: request.clone(), reply }).await.is_ok() {
+        if self.asked.send(IncomingRequest { request: request.clone(), reply }).await.is_ok() {
             self.pending.push(Box::pin(async move { (request, answer.await.ok()) }));
         }
     }
 
     /// An earlier leader may have taken them up in time, and died before it answered: then that is in the ledger, which is
     /// read once for all of them.
-    async fn too_late(&mut self, requests: &[Request]) {
+    async fn too_late(&mut self, requests: &[JobRequest]) {
         let ledger = self.ledger.read().await;
         for request in requests {
             // Where it cannot be read, it is looked at again.
@@ -142,7 +142,7 @@ impl Clerk<'_> {
     }
 
     /// Writes the answer over the request. What fails is seen to stand by the next look, and is written again.
-    async fn write(&mut self, request: &Request, answer: &Answer) {
+    async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let (seen, record) = (classify::asking(request), classify::answering(request, answer));
         match self.inbox.write(&classify::key(request.id), Some(&seen), &record).await {
             // An earlier leader's answer stands where ours does not: it says the same, for the id is one.

@@ -1,5 +1,5 @@
 use crate::scheduler::control::{
-    JobStatus, JobsError, RunningTick, UnknownSchedule, classify, inbox,
+    JobStatus, JobsError, RunStatus, UnknownSchedule, classify, inbox,
     status::{self, nearest},
 };
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError},
     node::Cause,
     quorum::Quorum,
-    scheduler::{Answer, Ask, JobRow, Request, RequestId, Schedule, TickHistory},
+    scheduler::{HistoryEntry, JobAction, JobRequest, JobResponse, JobRow, RequestId, Schedule},
     vote::{NodeOutcome, Report},
 };
 use futures_util::{StreamExt, stream};
@@ -132,7 +132,7 @@ impl Jobs {
     ///
     /// # Cancel safety
     /// Safe: it only looks.
-    pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<TickHistory>, JobsError> {
+    pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<HistoryEntry>, JobsError> {
         let ends = self.ends(job).await?;
         if ends.is_empty() {
             // A job that is known and has not ended yet, or none.
@@ -174,7 +174,7 @@ impl Jobs {
     /// # Cancel safety
     /// Dropping it leaves the request posted or not: a leader may take it up while it is valid.
     pub async fn pause(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.ask(Ask::Pause { job: job.into() }).await
+        self.ask(JobAction::Pause { job: job.into() }).await
     }
 
     /// Runs the job's ticks again from now on.
@@ -185,7 +185,7 @@ impl Jobs {
     /// # Cancel safety
     /// As [`Jobs::pause`].
     pub async fn resume(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.ask(Ask::Resume { job: job.into() }).await
+        self.ask(JobAction::Resume { job: job.into() }).await
     }
 
     /// Runs the job once now, beside its schedule. Accepted means that the request stands on a majority: it starts as soon
@@ -199,7 +199,7 @@ impl Jobs {
     /// # Cancel safety
     /// As [`Jobs::pause`].
     pub async fn trigger(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.ask(Ask::Trigger { job: job.into() }).await
+        self.ask(JobAction::Trigger { job: job.into() }).await
     }
 
     /// Runs the job for each of its ticks from `from`, itself included, to `until`, itself excluded, oldest first, whether
@@ -215,10 +215,10 @@ impl Jobs {
             return Err(JobsError::Input {
                 field: "until",
                 value: super::when(until),
-                mend: "the span ends before it begins; give a time later than `from`",
+                fix: "the span ends before it begins; give a time later than `from`",
             });
         }
-        self.ask(Ask::Backfill { job: job.into(), from, until }).await
+        self.ask(JobAction::Backfill { job: job.into(), from, until }).await
     }
 
     /// Tells what runs of the job to stop, or the run of one tick only; without a tick also gives up what was asked for and
@@ -230,17 +230,17 @@ impl Jobs {
     /// # Cancel safety
     /// As [`Jobs::pause`].
     pub async fn cancel(&self, job: &str, tick: Option<WallTime>) -> Result<Accepted, JobsError> {
-        self.ask(Ask::Cancel { job: job.into(), tick }).await
+        self.ask(JobAction::Cancel { job: job.into(), tick }).await
     }
 
-    async fn ask(&self, what: Ask) -> Result<Accepted, JobsError> {
+    async fn ask(&self, what: JobAction) -> Result<Accepted, JobsError> {
         // Told at once rather than after a leader has been waited for.
         self.find(what.job()).await?;
         let env = self.quorum.env();
         let deadline = env.now() + self.wait;
         let id = RequestId::random(env);
         let request =
-            Request { id, by: Arc::clone(&self.by), at: self.now(), valid_for: self.valid_for, what };
+            JobRequest { id, by: Arc::clone(&self.by), at: self.now(), valid_for: self.valid_for, what };
         let request = self.post(request, deadline).await?;
         let inbox = inbox::part(&self.ledger);
         loop {
@@ -248,8 +248,8 @@ impl Jobs {
                 Ok(answers) => {
                     if let Some(answer) = classify::answer_to(&answers, id) {
                         return match answer? {
-                            Answer::Accepted { text, count } => Ok(Accepted { id, text, count }),
-                            Answer::Refused { why } => Err(JobsError::Refused { id, why }),
+                            JobResponse::Accepted { text, count } => Ok(Accepted { id, text, count }),
+                            JobResponse::Refused { why } => Err(JobsError::Refused { id, why }),
                         };
                     }
                 }
@@ -268,7 +268,7 @@ impl Jobs {
     }
 
     /// Posts the request to a majority; gives it as it stands there.
-    async fn post(&self, mut request: Request, deadline: BootTime) -> Result<Request, JobsError> {
+    async fn post(&self, mut request: JobRequest, deadline: BootTime) -> Result<JobRequest, JobsError> {
         let (env, inbox) = (self.quorum.env(), inbox::part(&self.ledger));
         let mut seen = None;
         let mut perhaps = false;
@@ -295,7 +295,7 @@ impl Jobs {
                     return Err(JobsError::Input {
                         field: "group",
                         value: format!("{:?} ({error})", self.group),
-                        mend: "its inbox was written by something else; is the group's name a job's part?",
+                        fix: "its inbox was written by something else; is the group's name a job's part?",
                     });
                 }
             };
@@ -307,7 +307,7 @@ impl Jobs {
         }
     }
 
-    fn not_posted(&self, request: &Request, report: Report, perhaps: bool) -> JobsError {
+    fn not_posted(&self, request: &JobRequest, report: Report, perhaps: bool) -> JobsError {
         match perhaps {
             true => {
                 JobsError::PerhapsPosted { id: request.id, until: classify::valid_until(request), report }
@@ -316,7 +316,7 @@ impl Jobs {
         }
     }
 
-    async fn unanswered(&self, request: &Request) -> JobsError {
+    async fn unanswered(&self, request: &JobRequest) -> JobsError {
         let leader = match Election::new(&self.quorum, &self.group).observe() {
             Ok(mut observer) => observer.leader().await.ok().flatten().map(|leader| leader.worker),
             Err(_) => None,
@@ -365,14 +365,7 @@ impl Jobs {
                     holder.map_or_else(|| "a worker that is gone".into(), |owner| owner.worker().into());
                 let (request, term) = (tick.request, tick.open.term);
                 let orphaned = taken.free;
-                job.running.push(RunningTick {
-                    tick: tick.tick,
-                    request,
-                    worker,
-                    term,
-                    since: None,
-                    orphaned,
-                });
+                job.running.push(RunStatus { tick: tick.tick, request, worker, term, since: None, orphaned });
                 job.running.sort_by_key(|run| (run.tick, run.request));
             }
         }
@@ -380,9 +373,9 @@ impl Jobs {
     }
 
     /// A job's history, oldest first.
-    async fn ends(&self, job: &str) -> Result<Vec<TickHistory>, JobsError> {
-        let part = self.ledger.part(&TickHistory::part(job));
-        Ok(TickHistory::merge(&answers(part.read().await)?).0)
+    async fn ends(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
+        let part = self.ledger.part(&HistoryEntry::part(job));
+        Ok(HistoryEntry::merge(&answers(part.read().await)?).0)
     }
 
     fn now(&self) -> WallTime {

@@ -24,13 +24,13 @@ mod status;
 pub use error::{JobsError, UnknownSchedule};
 pub(super) use inbox::tend;
 pub use jobs::{Accepted, Jobs};
-pub(super) use pending::Asked;
-pub use request::{Answer, Ask, Request, RequestId, RequestIdError};
-pub use status::{JobStatus, RunningTick};
+pub(super) use pending::IncomingRequest;
+pub use request::{JobAction, JobRequest, JobResponse, RequestId, RequestIdError};
+pub use status::{JobStatus, RunStatus};
 
 use crate::env::WallTime;
 
 /// A time for people, in UTC.
 fn when(at: WallTime) -> String {
-    super::Zone::UTC.show(at)
+    super::Zone::UTC.format(at)
 }

@@ -66,7 +66,7 @@ pub struct RequestIdError {
 
 /// What somebody asks of the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct JobRequest {
     /// Which request.
     pub id: RequestId,
     /// Who asks: a worker's name, or USER@HOST.
@@ -77,14 +77,14 @@ pub struct Request {
     #[serde(with = "crate::scheduler::store::wire::millis")]
     pub valid_for: Duration,
     /// What is asked.
-    pub what: Ask,
+    pub what: JobAction,
 }
 
 /// What is asked of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Ask {
+pub enum JobAction {
     /// Its ticks are skipped until it is resumed, whoever leads.
     Pause {
         /// The job.
@@ -118,7 +118,7 @@ pub enum Ask {
     },
 }
 
-impl Ask {
+impl JobAction {
     /// The job of which it is asked.
     pub fn job(&self) -> &Arc<str> {
         match self {
@@ -135,7 +135,7 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Answer {
+pub enum JobResponse {
     /// It is done, or will be: what comes of runs stands in the history, under the request's id.
     Accepted {
         /// For people.
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn requests_and_answers_go_both_ways() {
-        let request = |what| Request {
+        let request = |what| JobRequest {
             id: RequestId::from_u128(1),
             by: "me@host".into(),
             at: WallTime::from_micros(5),
@@ -179,26 +179,26 @@ mod tests {
         };
         let job: Arc<str> = "j".into();
         let (from, until) = (WallTime::from_micros(1), WallTime::from_micros(2));
-        let text = serde_json::to_string(&request(Ask::Pause { job: job.clone() })).unwrap();
+        let text = serde_json::to_string(&request(JobAction::Pause { job: job.clone() })).unwrap();
         let expect = r#"{"id":"00000000000000000000000000000001","by":"me@host","at":5,"valid_for":60000,"what":{"ask":"pause","job":"j"}}"#;
         assert_eq!(text, expect);
         for what in [
-            Ask::Resume { job: job.clone() },
-            Ask::Trigger { job: job.clone() },
-            Ask::Backfill { job: job.clone(), from, until },
-            Ask::Cancel { job: job.clone(), tick: Some(from) },
-            Ask::Cancel { job, tick: None },
+            JobAction::Resume { job: job.clone() },
+            JobAction::Trigger { job: job.clone() },
+            JobAction::Backfill { job: job.clone(), from, until },
+            JobAction::Cancel { job: job.clone(), tick: Some(from) },
+            JobAction::Cancel { job, tick: None },
         ] {
             let sent = request(what);
             let text = serde_json::to_string(&sent).unwrap();
-            assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), sent);
+            assert_eq!(serde_json::from_str::<JobRequest>(&text).unwrap(), sent);
         }
         for answer in [
-            Answer::Accepted { text: "paused".into(), count: 0 },
-            Answer::Refused { why: "no such job".into() },
+            JobResponse::Accepted { text: "paused".into(), count: 0 },
+            JobResponse::Refused { why: "no such job".into() },
         ] {
             let text = serde_json::to_string(&answer).unwrap();
-            assert_eq!(serde_json::from_str::<Answer>(&text).unwrap(), answer);
+            assert_eq!(serde_json::from_str::<JobResponse>(&text).unwrap(), answer);
         }
     }
 }

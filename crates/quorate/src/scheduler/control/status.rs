@@ -5,7 +5,7 @@ use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        JobRow, OpenRun, RequestId, TickHistory, TickKey, TickRecord, plan::verdict::rank, store::FOR_EVER,
+        HistoryEntry, JobRow, OpenRun, RequestId, RunKey, RunRecord, plan::verdict::rank, store::FOR_EVER,
     },
 };
 use std::{
@@ -21,15 +21,15 @@ pub struct JobStatus {
     /// Its row.
     pub row: JobRow,
     /// What has been started and not ended, oldest first.
-    pub running: Vec<RunningTick>,
+    pub running: Vec<RunStatus>,
     /// The newest entries of its history, newest first. Empty where it was not looked at: see
     /// [`Jobs::list`](super::Jobs::list).
-    pub last: Vec<TickHistory>,
+    pub last: Vec<HistoryEntry>,
 }
 
 /// A tick that has been started and not recorded as ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunningTick {
+pub struct RunStatus {
     /// When it was due.
     pub tick: WallTime,
     /// The request that made it, where one did.
@@ -84,14 +84,14 @@ fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
 }
 
 /// The runs that a leader has started itself and not closed, by job.
-fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunningTick>> {
+fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
-    let mut running: BTreeMap<Arc<str>, Vec<RunningTick>> = BTreeMap::new();
+    let mut running: BTreeMap<Arc<str>, Vec<RunStatus>> = BTreeMap::new();
     for (key, record) in newest(answers) {
-        let Some((request, TickKey { job, tick })) = run_of(key) else { continue };
-        let Ok(TickRecord::Started { worker }) = TickRecord::parse(&record.value) else { continue };
+        let Some((request, RunKey { job, tick })) = run_of(key) else { continue };
+        let Ok(RunRecord::Started { worker }) = RunRecord::parse(&record.value) else { continue };
         let orphaned = record.term < sealed_by;
-        let run = RunningTick { tick, request, worker, term: record.term, since: None, orphaned };
+        let run = RunStatus { tick, request, worker, term: record.term, since: None, orphaned };
         running.entry(job).or_default().push(run);
     }
     for runs in running.values_mut() {
@@ -113,8 +113,8 @@ pub(super) struct OpenTick {
 /// The runs that are open to workers, taken or not.
 pub(super) fn open(answers: &[Answered]) -> Vec<OpenTick> {
     let open = newest(answers).into_iter().filter_map(|(key, record)| {
-        let (request, TickKey { job, tick }) = run_of(key)?;
-        let Ok(TickRecord::Open(open)) = TickRecord::parse(&record.value) else { return None };
+        let (request, RunKey { job, tick }) = run_of(key)?;
+        let Ok(RunRecord::Open(open)) = RunRecord::parse(&record.value) else { return None };
         Some(OpenTick { run: key.into(), job, tick, request, open })
     });
     open.collect()
@@ -125,13 +125,13 @@ fn records(answers: &[Answered]) -> impl Iterator<Item = (&str, &Record)> {
 }
 
 /// Which run a key of the ledger means: `tick/JOB/MICROS`, or `run/ID/JOB/MICROS` of one that was asked for.
-fn run_of(key: &str) -> Option<(Option<RequestId>, TickKey)> {
+fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
     if let Some(rest) = key.strip_prefix("run/") {
         let (id, rest) = rest.split_once('/')?;
-        let key = TickKey::parse(&format!("tick/{rest}")).ok()??;
+        let key = RunKey::parse(&format!("tick/{rest}")).ok()??;
         return Some((Some(id.parse().ok()?), key));
     }
-    Some((None, TickKey::parse(key).ok()??))
+    Some((None, RunKey::parse(key).ok()??))
 }
 
 /// The name among `names` that was probably meant.
@@ -162,9 +162,9 @@ mod tests {
         (JobRow::key("j"), Record { at: FOR_EVER.as_micros(), term: term(at), last: false, value })
     }
 
-    fn tick(at: u64, record: TickRecord, by: u64) -> (Arc<str>, Record) {
+    fn tick(at: u64, record: RunRecord, by: u64) -> (Arc<str>, Record) {
         let tick = WallTime::from_micros(at);
-        (TickKey::new("j", tick).key(), record.into_record(tick, term(by)))
+        (RunKey::new("j", tick).key(), record.into_record(tick, term(by)))
     }
 
     fn node(sealed_by: u64, records: &[(Arc<str>, Record)]) -> Answered {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_runs_is_what_the_record_of_the_highest_term_says() {
-        let (begun, done) = (TickRecord::started("a"), TickRecord::done("a", Duration::ZERO, ""));
+        let (begun, done) = (RunRecord::started("a"), RunRecord::done("a", Duration::ZERO, ""));
         let run = jobs(&[
             node(
                 5,
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_run_that_was_asked_for_is_told_with_its_request() {
         let id = RequestId::from_u128(5);
-        let (_, record) = tick(9, TickRecord::started("a"), 5);
+        let (_, record) = tick(9, RunRecord::started("a"), 5);
         let found = jobs(&[node(5, &[row(1, "s", 5), (format!("run/{id}/j/{:020}", 9).into(), record)])]);
         assert_eq!(found["j"].running[0].request, Some(id));
         assert_eq!(found["j"].running[0].tick, WallTime::from_micros(9));

@@ -1,9 +1,9 @@
 //! What the leader makes of ticks that have ended, or will not run: entries of the history, and what follows.
 
 use crate::scheduler::{
-    leader::event_loop::{Ended, Leader},
-    plan::job_plan::{NotRun, Start, ToClose, record_from},
-    run::on_leader::{Outcome, Ran},
+    leader::event_loop::{Completion, Leader},
+    plan::job_plan::{PendingRun, SkippedTick, ToClose, record_from},
+    run::on_leader::{RunEnd, RunSummary},
     store::{history_writer::Close, run_writer::RunId},
 };
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     ledger::LedgerError,
     node::Record,
     scheduler::{
-        Delivery, Job, SkipReason, TickCause, TickEnd, TickHistory, TickKey, TickRecord, inherited,
-        run::Worked,
+        Delivery, HistoryEntry, Job, RunCause, RunKey, RunOutcome, RunRecord, SkipReason, inherited,
+        run::ExecutionResult,
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -22,8 +22,8 @@ pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement 
 
 impl Leader<'_> {
     /// A run has ended.
-    pub(in crate::scheduler) fn ended(&mut self, ended: Ended) {
-        let Ended { job: index, key, tick, cause, outcome, .. } = ended;
+    pub(in crate::scheduler) fn ended(&mut self, ended: Completion) {
+        let Completion { job: index, key, tick, cause, outcome, .. } = ended;
         self.began.remove(&key);
         let now = self.now();
         let Some(entry) = self.entries[index].as_mut() else { return };
@@ -31,20 +31,20 @@ impl Leader<'_> {
         entry.plan.running.retain(|going| going.key != key);
         let job = Arc::clone(&entry.plan.job);
         let over = match outcome {
-            Ok(Outcome::Ended(end, ran)) => {
+            Ok(RunEnd::Ended(end, ran)) => {
                 self.ran(&job, tick, cause, end, ran);
                 true
             }
-            Ok(Outcome::Interrupted(ran, _)) if self.term.step_down_token().is_cancelled() => {
+            Ok(RunEnd::Interrupted(ran, _)) if self.term.step_down_token().is_cancelled() => {
                 let reason = &ran.worked.reason;
                 let reason =
                     format!("told to stop at step-down; it is left to the next leader: {reason}").into();
-                let worked = Worked { reason, ..ran.worked };
-                self.ran(&job, tick, cause, TickEnd::Cancelled, Ran { worked, ..ran });
+                let worked = ExecutionResult { reason, ..ran.worked };
+                self.ran(&job, tick, cause, RunOutcome::Cancelled, RunSummary { worked, ..ran });
                 false
             }
-            Ok(Outcome::Interrupted(ran, again)) => {
-                let until = entry.plan.again(*again, now).map(|at| job.schedule.show(at));
+            Ok(RunEnd::Interrupted(ran, again)) => {
+                let until = entry.plan.again(*again, now).map(|at| job.schedule.format(at));
                 let (name, reason) = (&*job.name, &*ran.worked.reason);
                 tracing::warn!(
                     job = name,
@@ -53,21 +53,21 @@ impl Leader<'_> {
                 );
                 false
             }
-            Ok(Outcome::NotStarted(error)) => self.not_started(&job, tick, cause, &error),
-            Ok(Outcome::Left) => false,
-            Ok(Outcome::Met(met, start)) => {
+            Ok(RunEnd::NotStarted(error)) => self.not_started(&job, tick, cause, &error),
+            Ok(RunEnd::Left) => false,
+            Ok(RunEnd::Met(met, start)) => {
                 self.meet(index, met, *start);
                 false
             }
-            Ok(Outcome::Abandoned) => {
-                let tick = job.schedule.show(tick);
+            Ok(RunEnd::Abandoned) => {
+                let tick = job.schedule.format(tick);
                 tracing::warn!(job = &*job.name, tick, "not started: the term ended before");
                 false
             }
             Err(_) => {
                 tracing::error!(
                     job = &*job.name,
-                    tick = job.schedule.show(tick),
+                    tick = job.schedule.format(tick),
                     "its run was torn down by a panic; it is left to the next leader"
                 );
                 at.into_iter().for_each(|at| entry.plan.leave(at));
@@ -84,8 +84,8 @@ impl Leader<'_> {
     }
 
     /// Whether that was the end of it.
-    fn not_started(&mut self, job: &Job, tick: WallTime, cause: TickCause, error: &LedgerError) -> bool {
-        let shown = job.schedule.show(tick);
+    fn not_started(&mut self, job: &Job, tick: WallTime, cause: RunCause, error: &LedgerError) -> bool {
+        let shown = job.schedule.format(tick);
         match error {
             LedgerError::Superseded { .. } => {
                 tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
@@ -99,7 +99,7 @@ impl Leader<'_> {
             }
             // At most once: it was started, or may have been; nobody will start it now.
             LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
-                self.enter(job, tick, None, cause, TickEnd::Lost, &format!("not started: {error}"), None);
+                self.enter(job, tick, None, cause, RunOutcome::Lost, &format!("not started: {error}"), None);
                 true
             }
             LedgerError::NoMajority(_) => {
@@ -109,14 +109,14 @@ impl Leader<'_> {
         }
     }
 
-    fn ran(&mut self, job: &Job, tick: WallTime, cause: TickCause, end: TickEnd, ran: Ran) {
-        let Ran { began, worked, worker, term } = ran;
-        if let Some(began) = began.filter(|_| cause == TickCause::Scheduled && worker.is_none()) {
+    fn ran(&mut self, job: &Job, tick: WallTime, cause: RunCause, end: RunOutcome, ran: RunSummary) {
+        let RunSummary { began, worked, worker, term } = ran;
+        if let Some(began) = began.filter(|_| cause == RunCause::Scheduled && worker.is_none()) {
             let late = job.jitters().ripe(tick).until(began);
-            self.leading.roster.counts().late(&job.name, late);
+            self.leading.registry.counts().late(&job.name, late);
         }
         let entry = self.entry_of(job, tick, cause, end);
-        let history = TickHistory {
+        let history = HistoryEntry {
             reason: worked.reason,
             worker: worker.unwrap_or(entry.worker),
             term: term.unwrap_or(entry.term),
@@ -126,7 +126,7 @@ impl Leader<'_> {
             output: worked.output,
             ..entry
         };
-        self.chronicle.enter(job, history, None);
+        self.history_writer.enter(job, history, None);
     }
 
     /// What runs are left are dropped: they did not stop in time.
@@ -138,19 +138,19 @@ impl Leader<'_> {
             };
             let job = Arc::clone(&entry.plan.job);
             let reason = "did not stop within the grace of the step-down, and was dropped";
-            let history = TickHistory {
+            let history = HistoryEntry {
                 reason: reason.into(),
                 started: Some(*started),
                 took: Some(self.env.now().since(*since)),
                 attempts: 1,
-                ..self.entry_of(&job, tick, cause, TickEnd::Cancelled)
+                ..self.entry_of(&job, tick, cause, RunOutcome::Cancelled)
             };
             // Under at-most-once that was its end.
             let close = (job.delivery == Delivery::AtMostOnce).then(|| {
                 let run = RunId { key, at: WallTime::from_micros(record.at), remembering: true };
-                self.close(run, Some(record.clone()), TickEnd::Cancelled, reason)
+                self.close(run, Some(record.clone()), RunOutcome::Cancelled, reason)
             });
-            self.chronicle.enter(&job, history, close);
+            self.history_writer.enter(&job, history, close);
         }
     }
 
@@ -159,91 +159,91 @@ impl Leader<'_> {
     pub(in crate::scheduler) fn close_found(&mut self, job: &Job, found: ToClose) {
         let ToClose { start, end, why } = found;
         let seen = start.seen.as_ref();
-        let written = seen.and_then(|seen| TickRecord::parse(&seen.value).ok());
-        let worker = written.as_ref().and_then(TickRecord::worker).cloned();
+        let written = seen.and_then(|seen| RunRecord::parse(&seen.value).ok());
+        let worker = written.as_ref().and_then(RunRecord::worker).cloned();
         let worker = worker.unwrap_or_else(|| "an earlier leader".into());
         let lost = || format!("it was started by {worker}, who left no word of its end").into();
         let reason: Arc<str> = why.unwrap_or_else(lost);
         let (under, took) = match written {
-            Some(TickRecord::Closed { term, took_ms, .. }) => (term, took_ms.map(Duration::from_millis)),
+            Some(RunRecord::Closed { term, took_ms, .. }) => (term, took_ms.map(Duration::from_millis)),
             _ => (None, None),
         };
         let under = under.or(seen.map(|seen| seen.term)).unwrap_or(self.term.token());
         let run = start.run();
         let record =
-            TickRecord::ended(&worker, end, took, &reason).remembered(self.writer.memory(&run), under);
+            RunRecord::ended(&worker, end, took, &reason).remembered(self.writer.memory(&run), under);
         let close = Close { record: self.writer.record(&run, record), run, seen: start.seen.clone() };
-        let cause = if start.cause == TickCause::MadeUp { TickCause::Scheduled } else { start.cause };
+        let cause = if start.cause == RunCause::CatchUp { RunCause::Scheduled } else { start.cause };
         let entry = self.entry_of(job, start.tick, cause, end);
         let attempts = u32::from(took.is_some());
-        self.chronicle.enter(
+        self.history_writer.enter(
             job,
-            TickHistory { worker, term: under, reason, took, attempts, ..entry },
+            HistoryEntry { worker, term: under, reason, took, attempts, ..entry },
             Some(close),
         );
     }
 
     /// A later record than the seal found decides on a run: it goes on from there.
-    fn meet(&mut self, index: usize, met: Record, start: Start) {
+    fn meet(&mut self, index: usize, met: Record, start: PendingRun) {
         let Some(entry) = self.entries[index].as_mut() else { return };
         let job = Arc::clone(&entry.plan.job);
-        let again = Start { seen: Some(met.clone()), unknown: false, ..start };
-        match (TickRecord::parse(&met.value), job.delivery) {
-            (Ok(TickRecord::Closed { end, outcome, .. }), _) => {
+        let again = PendingRun { seen: Some(met.clone()), unknown: false, ..start };
+        match (RunRecord::parse(&met.value), job.delivery) {
+            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
                 let end = inherited(end, again.remembering);
                 self.close_found(&job, ToClose { start: again, end, why: Some(outcome) });
             }
-            (Ok(TickRecord::Started { .. }) | Err(_), Delivery::AtMostOnce) => {
-                self.close_found(&job, ToClose { start: again, end: TickEnd::Lost, why: None });
+            (Ok(RunRecord::Started { .. }) | Err(_), Delivery::AtMostOnce) => {
+                self.close_found(&job, ToClose { start: again, end: RunOutcome::Lost, why: None });
             }
             _ => drop(entry.plan.again(again, self.term.quorum().wall())),
         }
     }
 
     /// Ticks that will not run.
-    pub(in crate::scheduler) fn not_run(&mut self, job: &Job, not: NotRun) {
-        let scheduled = TickCause::Scheduled;
+    pub(in crate::scheduler) fn not_run(&mut self, job: &Job, not: SkippedTick) {
+        let scheduled = RunCause::Scheduled;
         match not {
-            NotRun::Missed(missed) => {
+            SkippedTick::Missed(missed) => {
                 let until = (missed.last != missed.first).then_some(missed.last);
                 let why = missed.why.to_string();
-                self.enter(job, missed.first, until, scheduled, TickEnd::SkippedMisfire, &why, None);
+                self.enter(job, missed.first, until, scheduled, RunOutcome::SkippedMisfire, &why, None);
             }
-            NotRun::Overtaken(tick) => {
+            SkippedTick::Overtaken(tick) => {
                 let why = "it came due while the job ran or waited, and a later one did too";
-                self.enter(job, tick, None, scheduled, TickEnd::SkippedOverlap, why, None);
+                self.enter(job, tick, None, scheduled, RunOutcome::SkippedOverlap, why, None);
             }
-            NotRun::Overlapped(tick) => {
+            SkippedTick::Overlapped(tick) => {
                 let why = "it came due while an earlier run of the job went on";
                 // Without a last word the next leader might take it for one that nobody looked at.
                 let run = self.unseen(job, tick);
-                let close = self.close(run, None, TickEnd::SkippedOverlap, why);
-                self.enter(job, tick, None, scheduled, TickEnd::SkippedOverlap, why, Some(close));
+                let close = self.close(run, None, RunOutcome::SkippedOverlap, why);
+                self.enter(job, tick, None, scheduled, RunOutcome::SkippedOverlap, why, Some(close));
             }
-            NotRun::TooLate(tick) => {
+            SkippedTick::TooLate(tick) => {
                 let why = "it waited for longer than the misfire window";
-                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, why, None);
+                self.enter(job, tick, None, scheduled, RunOutcome::SkippedMisfire, why, None);
             }
-            NotRun::Changed(tick) => {
-                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, CHANGED, None);
+            SkippedTick::Changed(tick) => {
+                self.enter(job, tick, None, scheduled, RunOutcome::SkippedMisfire, CHANGED, None);
             }
-            NotRun::Paused(start) => {
+            SkippedTick::Paused(start) => {
                 let why = "the job was paused while it waited";
                 let close = start
                     .seen
                     .is_some()
-                    .then(|| self.close(start.run(), start.seen.clone(), TickEnd::SkippedPaused, why));
-                self.enter(job, start.tick, None, start.cause, TickEnd::SkippedPaused, why, close);
+                    .then(|| self.close(start.run(), start.seen.clone(), RunOutcome::SkippedPaused, why));
+                self.enter(job, start.tick, None, start.cause, RunOutcome::SkippedPaused, why, close);
             }
             // Done by an earlier leader: nothing to tell.
-            NotRun::Decided(_, SkipReason::Final) => {}
-            NotRun::Decided(tick, why @ SkipReason::Pruned) => {
-                self.enter(job, tick, None, scheduled, TickEnd::SkippedMisfire, &why.to_string(), None);
+            SkippedTick::Decided(_, SkipReason::Final) => {}
+            SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
+                self.enter(job, tick, None, scheduled, RunOutcome::SkippedMisfire, &why.to_string(), None);
             }
-            NotRun::Decided(tick, why) => {
+            SkippedTick::Decided(tick, why) => {
                 let why = why.to_string();
-                let close = self.close(self.unseen(job, tick), None, TickEnd::Lost, &why);
-                self.enter(job, tick, None, scheduled, TickEnd::Lost, &why, Some(close));
+                let close = self.close(self.unseen(job, tick), None, RunOutcome::Lost, &why);
+                self.enter(job, tick, None, scheduled, RunOutcome::Lost, &why, Some(close));
             }
         }
     }
@@ -255,17 +255,17 @@ impl Leader<'_> {
         job: &Job,
         tick: WallTime,
         until: Option<WallTime>,
-        cause: TickCause,
-        end: TickEnd,
+        cause: RunCause,
+        end: RunOutcome,
         why: &str,
         close: Option<Close>,
     ) {
-        let entry = TickHistory { until, reason: why.into(), ..self.entry_of(job, tick, cause, end) };
-        self.chronicle.enter(job, entry, close);
+        let entry = HistoryEntry { until, reason: why.into(), ..self.entry_of(job, tick, cause, end) };
+        self.history_writer.enter(job, entry, close);
     }
 
-    fn entry_of(&self, job: &Job, tick: WallTime, cause: TickCause, end: TickEnd) -> TickHistory {
-        TickHistory {
+    fn entry_of(&self, job: &Job, tick: WallTime, cause: RunCause, end: RunOutcome) -> HistoryEntry {
+        HistoryEntry {
             job: Arc::clone(&job.name),
             tick,
             until: None,
@@ -284,11 +284,11 @@ impl Leader<'_> {
     /// A run of which no record was found.
     fn unseen(&self, job: &Job, tick: WallTime) -> RunId {
         let at = record_from(job, tick, WallTime::default());
-        RunId { key: TickKey::new(&job.name, tick).key(), at, remembering: self.sealed.remembers(at) }
+        RunId { key: RunKey::new(&job.name, tick).key(), at, remembering: self.sealed.remembers(at) }
     }
 
-    fn close(&self, run: RunId, seen: Option<Record>, end: TickEnd, why: &str) -> Close {
-        let record = TickRecord::closed(self.worker(), end, why);
+    fn close(&self, run: RunId, seen: Option<Record>, end: RunOutcome, why: &str) -> Close {
+        let record = RunRecord::closed(self.worker(), end, why);
         let record = record.remembered(self.writer.memory(&run), self.term.token());
         Close { record: self.writer.record(&run, record), run, seen }
     }

@@ -1,23 +1,23 @@
 //! The shell around the plans: seals, sleeps, starts runs, and ends with the term.
 
 use crate::scheduler::{
-    control::Asked,
+    control::IncomingRequest,
     leader::requests::Accepted,
     plan::{
-        job_plan::{Going, Looked, Start, held, kept, low_water, window},
-        job_state::{Entry, Known, Retired},
-        requests::OpenAsk,
+        job_entry::{JobEntry, Known, Retired},
+        job_plan::{ActiveRun, Looked, PendingRun, held, kept, low_water, window},
+        requests::OpenRequest,
     },
     run::{
-        on_leader::{Began, Outcome, Run},
+        on_leader::{Began, Run, RunEnd},
         opened::{Opened, Withdraw},
     },
     store::{
-        history_writer::{Chronicle, Ends},
+        history_writer::{Ends, HistoryWriter},
         open_list::OpenList,
-        row_writer::{Rows, highest},
+        row_writer::{RowWriter, highest},
         run_writer::RunWriter,
-        snapshot::Sealed,
+        snapshot::LedgerSnapshot,
     },
 };
 use crate::{
@@ -26,8 +26,8 @@ use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     scheduler::{
-        Answer, Job, RequestId, TickCause,
-        registry::{Phase, Roster},
+        Job, JobResponse, RequestId, RunCause,
+        registry::{JobRegistry, Phase},
         run::Cancel,
         store::retention::Retention,
     },
@@ -62,7 +62,7 @@ const LOOKED: &str = "looked";
 
 /// What a leader is given.
 pub(in crate::scheduler) struct Leading {
-    pub(in crate::scheduler) roster: Roster,
+    pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) term: Term,
     /// How long a crashed leader blocks the others; runs are opened to workers two of these ahead.
@@ -73,21 +73,21 @@ pub(in crate::scheduler) struct Leading {
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// Runs the roster's jobs under the term until it is told to stop and every run has ended.
-pub(in crate::scheduler) async fn lead(leading: Leading, asked: mpsc::Receiver<Asked>) {
-    let Leading { roster, ledger, term, .. } = &leading;
+/// Runs the registry's jobs under the term until it is told to stop and every run has ended.
+pub(in crate::scheduler) async fn lead(leading: Leading, asked: mpsc::Receiver<IncomingRequest>) {
+    let Leading { registry, ledger, term, .. } = &leading;
     // However this ends, also where it is dropped with the lease: who waits for the draining waits for no more.
-    let Some(_lead) = roster.lead() else { return };
+    let Some(_lead) = registry.lead() else { return };
     let sealed = tokio::select! { biased;
         // Nothing has been started yet, and nothing will be.
-        () = roster.reached(Phase::Draining) => return,
+        () = registry.reached(Phase::Draining) => return,
         sealed = seal(ledger, term, term.env()) => sealed,
     };
     let Some(sealed) = sealed else { return };
-    let (rows, mut writing) = Rows::start(ledger, term, &sealed);
-    let ends = roster.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
-    let (chronicle, mut noting) = Chronicle::start(ledger, term, roster.counts().clone(), ends);
-    let mut leader = Leader::new(&leading, sealed, rows, chronicle);
+    let (rows, mut writing) = RowWriter::start(ledger, term, &sealed);
+    let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
+    let (history_writer, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
+    let mut leader = Leader::new(&leading, sealed, rows, history_writer);
     leader.change();
     leader.serve(asked).await;
     // What has ended is written before the lease is let go of, if a majority answers in time.
@@ -99,7 +99,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, asked: mpsc::Receiver<A
 }
 
 /// Seals the ledger; `None` if the term is told to stop before it could.
-async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
+async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot> {
     let config = term.quorum().config();
     let mut told = false;
     loop {
@@ -110,7 +110,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<Sealed> {
         match sealed {
             Ok(answers) => {
                 let quorum = term.quorum().pool().majority();
-                return Some(Sealed::take(answers, quorum, config.max_clock_offset).await);
+                return Some(LedgerSnapshot::take(answers, quorum, config.max_clock_offset).await);
             }
             // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
             // backwards, and only a new term can help.
@@ -133,15 +133,15 @@ pub(in crate::scheduler) struct Leader<'a> {
     pub(in crate::scheduler) leading: &'a Leading,
     pub(in crate::scheduler) env: &'a Env,
     pub(in crate::scheduler) term: &'a Term,
-    pub(in crate::scheduler) sealed: Sealed,
-    pub(in crate::scheduler) rows: Rows,
-    pub(in crate::scheduler) chronicle: Chronicle,
+    pub(in crate::scheduler) sealed: LedgerSnapshot,
+    pub(in crate::scheduler) rows: RowWriter,
+    pub(in crate::scheduler) history_writer: HistoryWriter,
     pub(in crate::scheduler) writer: RunWriter,
     slots: Slots,
     list: OpenList,
     /// How many runs this worker executes.
     executing: usize,
-    pub(in crate::scheduler) entries: Vec<Option<Entry>>,
+    pub(in crate::scheduler) entries: Vec<Option<JobEntry>>,
     /// Which places of it are free.
     pub(in crate::scheduler) vacant: Vec<usize>,
     pub(in crate::scheduler) names: BTreeMap<Arc<str>, usize>,
@@ -152,12 +152,12 @@ pub(in crate::scheduler) struct Leader<'a> {
     /// When a job is to be looked at: the heart of it, for the cost grows with what is due only.
     pub(in crate::scheduler) agenda: BTreeSet<(WallTime, usize)>,
     /// What may start, in order.
-    pub(in crate::scheduler) line: BTreeSet<crate::scheduler::plan::job_state::Turn>,
-    pub(in crate::scheduler) asks: BTreeMap<RequestId, OpenAsk>,
-    pub(in crate::scheduler) answers: BTreeMap<RequestId, Answer>,
-    runs: FuturesUnordered<BoxFuture<'static, Ended>>,
+    pub(in crate::scheduler) line: BTreeSet<crate::scheduler::plan::job_entry::ReadyOrder>,
+    pub(in crate::scheduler) asks: BTreeMap<RequestId, OpenRequest>,
+    pub(in crate::scheduler) answers: BTreeMap<RequestId, JobResponse>,
+    runs: FuturesUnordered<BoxFuture<'static, Completion>>,
     /// What each run has come to so far.
-    pub(in crate::scheduler) began: BTreeMap<Arc<str>, (usize, WallTime, TickCause, Began)>,
+    pub(in crate::scheduler) began: BTreeMap<Arc<str>, (usize, WallTime, RunCause, Began)>,
     pub(in crate::scheduler) registering: FuturesUnordered<BoxFuture<'static, usize>>,
     pub(in crate::scheduler) accepting: FuturesUnordered<BoxFuture<'static, Accepted>>,
     pub(in crate::scheduler) looked: Option<WallTime>,
@@ -178,18 +178,23 @@ pub(in crate::scheduler) struct Leader<'a> {
 }
 
 /// That a run has ended.
-pub(in crate::scheduler) struct Ended {
+pub(in crate::scheduler) struct Completion {
     pub(in crate::scheduler) job: usize,
     /// Whether this worker executed it.
     here: bool,
     pub(in crate::scheduler) key: Arc<str>,
     pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: TickCause,
-    pub(in crate::scheduler) outcome: Result<Outcome, Box<dyn Any + Send>>,
+    pub(in crate::scheduler) cause: RunCause,
+    pub(in crate::scheduler) outcome: Result<RunEnd, Box<dyn Any + Send>>,
 }
 
 impl<'a> Leader<'a> {
-    fn new(leading: &'a Leading, sealed: Sealed, rows: Rows, chronicle: Chronicle) -> Self {
+    fn new(
+        leading: &'a Leading,
+        sealed: LedgerSnapshot,
+        rows: RowWriter,
+        history_writer: HistoryWriter,
+    ) -> Self {
         let (env, term) = (leading.term.env(), &leading.term);
         let read = |record: &crate::node::Record| record.value.parse().ok().map(WallTime::from_micros);
         let looked = highest(sealed.row(LOOKED), read, |at| *at).map(|(at, _)| at);
@@ -206,7 +211,7 @@ impl<'a> Leader<'a> {
             term,
             sealed,
             rows,
-            chronicle,
+            history_writer,
             entries: Vec::new(),
             vacant: Vec::new(),
             names: BTreeMap::new(),
@@ -240,14 +245,14 @@ impl<'a> Leader<'a> {
         self.term.quorum().wall()
     }
 
-    async fn serve(&mut self, mut asked: mpsc::Receiver<Asked>) {
+    async fn serve(&mut self, mut asked: mpsc::Receiver<IncomingRequest>) {
         let step_down = self.term.step_down_token().clone();
-        let (mut changed, mut phase) = self.leading.roster.watch();
+        let (mut changed, mut phase) = self.leading.registry.watch();
         let (mut listens, mut reopened) = (true, false);
         while !step_down.is_cancelled() && !self.superseded {
             self.take_over(&mut reopened);
             let mut more = !self.to_take.is_empty();
-            if self.leading.roster.phase() != Phase::Open {
+            if self.leading.registry.phase() != Phase::Open {
                 // What is open to workers is the next leader's.
                 if self.executing == 0 {
                     break;
@@ -273,7 +278,7 @@ impl<'a> Leader<'a> {
                     Some(request) => self.asked(request),
                     None => listens = false,
                 },
-                // The senders live as long as the roster.
+                // The senders live as long as the registry.
                 Ok(()) = changed.changed() => self.change(),
                 Ok(()) = phase.changed() => {}
                 Some(pruned) = OptionFuture::from(self.pruning.as_mut()) => {
@@ -311,7 +316,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    fn run_ended(&mut self, ended: Ended) {
+    fn run_ended(&mut self, ended: Completion) {
         self.executing -= usize::from(ended.here);
         self.ended(ended);
     }
@@ -354,7 +359,7 @@ impl<'a> Leader<'a> {
             let Looked { not_run, stop_for } = entry.plan.look(&self.sealed, now);
             let job = Arc::clone(&entry.plan.job);
             if let Some(tick) = stop_for {
-                let why = format!("for the tick {}", job.schedule.show(tick));
+                let why = format!("for the tick {}", job.schedule.format(tick));
                 entry.plan.running.iter().for_each(|going| going.cancel.cancel(&why));
             }
             let left_out = !not_run.is_empty();
@@ -396,14 +401,14 @@ impl<'a> Leader<'a> {
     }
 
     /// Executes a run, or opens it to workers.
-    fn begin(&mut self, index: usize, start: Start) {
+    fn begin(&mut self, index: usize, start: PendingRun) {
         let Some(entry) = self.entries[index].as_mut() else { return };
         let (job, state) = (Arc::clone(&entry.plan.job), entry.state.clone());
         let (cancel, began) = (Cancel::default(), Began::default());
         let (tick, cause, key) = (start.tick, start.cause, Arc::clone(&start.key));
         let here = !start.is_for_workers(&job);
         let withdraw = (!here).then(Withdraw::default);
-        entry.plan.running.push(Going {
+        entry.plan.running.push(ActiveRun {
             key: Arc::clone(&key),
             tick,
             at: start.at,
@@ -412,7 +417,7 @@ impl<'a> Leader<'a> {
             withdraw: withdraw.clone(),
         });
         let (writer, rows) = (self.writer.clone(), self.rows.clone());
-        let running: ScopedTask<Outcome> = match withdraw {
+        let running: ScopedTask<RunEnd> = match withdraw {
             Some(withdraw) => {
                 let (slots, list) = (self.slots.clone(), self.list.clone());
                 let opened = Opened { job, start, writer, slots, list, rows, state, cancel, withdraw };
@@ -426,7 +431,7 @@ impl<'a> Leader<'a> {
                 self.term.spawn_scoped(run.run())
             }
         };
-        let ended = running.map(move |outcome| Ended { job: index, here, key, tick, cause, outcome });
+        let ended = running.map(move |outcome| Completion { job: index, here, key, tick, cause, outcome });
         self.runs.push(ended.boxed());
     }
 
@@ -461,7 +466,7 @@ impl<'a> Leader<'a> {
         let now = self.now();
         let plans = || self.entries.iter().flatten().map(|entry| &entry.plan);
         let open = plans().filter_map(crate::scheduler::plan::job_plan::JobPlan::oldest);
-        let asks = self.asks.values().map(OpenAsk::oldest);
+        let asks = self.asks.values().map(OpenRequest::oldest);
         // What was removed in this term nobody needs; what this leader does not know another may.
         let mine = |job: &str| self.names.contains_key(job) || self.retired.contains_key(job);
         let theirs = self.known.open.iter().filter(|(job, _)| !mine(job)).map(|(_, at)| *at);
@@ -491,7 +496,7 @@ impl<'a> Leader<'a> {
     fn wake(&self) -> BootTime {
         let now = self.now();
         // Where nothing more is started, nothing is looked at either.
-        let open = self.leading.roster.phase() == Phase::Open;
+        let open = self.leading.registry.phase() == Phase::Open;
         let next = self.agenda.first().map(|(at, _)| *at).filter(|_| open);
         let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next));
         self.env.now() + pause.min(LOOK_AT_LEAST_EVERY)

@@ -3,8 +3,8 @@
 use crate::scheduler::{
     leader::event_loop::Leader,
     plan::{
-        job_state::{Retired, jobs_of},
-        requests::{AskRow, PREFIX},
+        job_entry::{Retired, jobs_of},
+        requests::{PREFIX, RequestRow},
     },
 };
 use crate::{env::WallTime, scheduler::JobRow};
@@ -42,9 +42,9 @@ impl Leader<'_> {
         let retired = Retired::of_unknown(&self.sealed, job, now);
         self.rows.close(&JobRow::key(job), retired.row().to_value(), now, false);
         retired.state().close(&self.rows, now);
-        for (row, over) in self.sealed.rows(PREFIX).filter_map(|(_, records)| AskRow::find(records)) {
+        for (row, over) in self.sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records)) {
             if !over && row.request.what.job() == job {
-                self.rows.close(&AskRow::key(&row.request), row.to_value(), now, true);
+                self.rows.close(&RequestRow::key(&row.request), row.to_value(), now, true);
             }
         }
         self.retired.insert(Arc::clone(job), retired);

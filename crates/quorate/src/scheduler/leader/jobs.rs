@@ -1,11 +1,11 @@
 //! Which jobs the leader has: taken over when the term begins, and as they come and go while it lasts.
 
-use crate::scheduler::{Job, JobRow, Placement, TickEnd};
+use crate::scheduler::{Job, JobRow, Placement, RunOutcome};
 use crate::scheduler::{
     leader::{completion::CHANGED, event_loop::Leader, requests::REMOVED},
     plan::{
+        job_entry::find,
         job_plan::{AHEAD_MAX, window},
-        job_state::find,
     },
 };
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 const AT_ONCE: usize = 100;
 
 impl Leader<'_> {
-    /// Has the jobs of the roster as they are now taken over.
+    /// Has the jobs of the registry as they are now taken over.
     pub(in crate::scheduler) fn change(&mut self) {
-        let jobs = self.leading.roster.jobs();
+        let jobs = self.leading.registry.jobs();
         let gone: Vec<usize> = self
             .names
             .iter()
@@ -71,7 +71,7 @@ impl Leader<'_> {
         if again {
             found.entry.state.keep(&self.rows);
         }
-        let next = found.entry.plan.next.map(|at| job.schedule.show(at));
+        let next = found.entry.plan.next.map(|at| job.schedule.format(at));
         tracing::debug!(job = &*job.name, next, since = ?found.entry.row.since, "found");
         self.names.insert(Arc::clone(&job.name), index);
         match self.entries.get_mut(index) {
@@ -113,14 +113,14 @@ impl Leader<'_> {
                 entry.row.ended = None;
             }
             let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
-            let spread = job.placement == Placement::Spread;
+            let spread = job.placement == Placement::AnyWorker;
             let window = Some(window(&job));
             entry.row = JobRow { rev, schedule, rules, spec, spread, window, ..entry.row.clone() };
             self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
         }
         let before = Arc::clone(&entry.plan.job);
         if before.schedule != job.schedule || before.placement != job.placement {
-            entry.plan.withdraw(TickEnd::SkippedMisfire, CHANGED);
+            entry.plan.withdraw(RunOutcome::SkippedMisfire, CHANGED);
         }
         for not in entry.plan.replace(job, now) {
             self.not_run(&before, not);
@@ -134,7 +134,7 @@ impl Leader<'_> {
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.leaving = true;
         entry.plan.unask();
-        entry.plan.withdraw(TickEnd::Cancelled, REMOVED);
+        entry.plan.withdraw(RunOutcome::Cancelled, REMOVED);
         let retired = entry.retire(now);
         let name = Arc::clone(&entry.plan.job.name);
         self.rows.close(&JobRow::key(&name), retired.row().to_value(), now, false);
@@ -169,7 +169,7 @@ impl Leader<'_> {
             // Unless the job has come back, and has it.
             if !self.names.contains_key(&entry.plan.job.name) {
                 entry.state.close(&self.rows, self.term.quorum().wall());
-                self.chronicle.close(&entry.plan.job.name);
+                self.history_writer.close(&entry.plan.job.name);
             }
             self.entries[index] = None;
             self.vacant.push(index);

@@ -1,18 +1,18 @@
 //! What the leader does when it is asked: to pause, to resume, to run, to stop.
 
 use crate::scheduler::{
-    control::Asked,
+    control::IncomingRequest,
     leader::event_loop::Leader,
     plan::{
         job_plan::ToClose,
-        requests::{AskRow, Next, OpenAsk, PREFIX},
+        requests::{Next, OpenRequest, PREFIX, RequestRow},
     },
 };
 use crate::{
     env::WallTime,
     scheduler::{
-        Answer, Ask, JobRow, Paused, Request, RequestId, SkipReason, TickCause, TickEnd, registry::Phase,
-        run::on_request,
+        JobAction, JobRequest, JobResponse, JobRow, Paused, RequestId, RunCause, RunOutcome, SkipReason,
+        registry::Phase, run::on_request,
     },
 };
 use std::sync::Arc;
@@ -28,17 +28,17 @@ pub(in crate::scheduler) const REMOVED: &str = "given up: the job was removed";
 /// That what a request changes stands in the ledger, or never will.
 pub(in crate::scheduler) struct Accepted {
     id: RequestId,
-    answer: Answer,
-    open: Option<OpenAsk>,
+    answer: JobResponse,
+    open: Option<OpenRequest>,
     stands: Result<(), Arc<str>>,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<JobResponse>,
 }
 
 impl Leader<'_> {
     /// The requests that earlier leaders accepted and did not see to the end.
     pub(in crate::scheduler) fn reopen(&mut self) {
         let found: Vec<_> =
-            self.sealed.rows(PREFIX).filter_map(|(_, records)| AskRow::find(records)).collect();
+            self.sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records)).collect();
         for (row, over) in found {
             let id = row.request.id;
             self.answers.insert(id, row.answer.clone());
@@ -49,16 +49,16 @@ impl Leader<'_> {
             let entry = index.and_then(|index| self.entries[index].as_ref());
             // A job that this worker does not know may be one of a newer version: the next leader may know it.
             let Some(entry) = entry else { continue };
-            let ask = OpenAsk::resume(row, &entry.plan.job);
-            self.rows.put(&AskRow::key(&ask.row.request), ask.row.to_value());
+            let ask = OpenRequest::resume(row, &entry.plan.job);
+            self.rows.put(&RequestRow::key(&ask.row.request), ask.row.to_value());
             self.asks.insert(id, ask);
             self.feed(id);
         }
     }
 
     /// Answers a request at once, or once what it changes stands in the ledger.
-    pub(in crate::scheduler) fn asked(&mut self, asked: Asked) {
-        let Asked { request, reply } = asked;
+    pub(in crate::scheduler) fn asked(&mut self, asked: IncomingRequest) {
+        let IncomingRequest { request, reply } = asked;
         let id = request.id;
         let known = self.answers.get(&id).cloned();
         let answer = match known {
@@ -79,18 +79,18 @@ impl Leader<'_> {
     /// Does what is asked; gives the answer back where nothing need be written for it.
     fn grant(
         &mut self,
-        request: Request,
-        reply: oneshot::Sender<Answer>,
-    ) -> Result<(), (Answer, oneshot::Sender<Answer>)> {
+        request: JobRequest,
+        reply: oneshot::Sender<JobResponse>,
+    ) -> Result<(), (JobResponse, oneshot::Sender<JobResponse>)> {
         let granted = match &request.what {
-            Ask::Pause { job } => self.pause(job, &request),
-            Ask::Resume { job } => self.resume(job, &request),
-            Ask::Trigger { .. } | Ask::Backfill { .. } => self.open(request),
-            Ask::Cancel { job, tick } => self.cancel(job, *tick, &request),
+            JobAction::Pause { job } => self.pause(job, &request),
+            JobAction::Resume { job } => self.resume(job, &request),
+            JobAction::Trigger { .. } | JobAction::Backfill { .. } => self.open(request),
+            JobAction::Cancel { job, tick } => self.cancel(job, *tick, &request),
         };
         let grant = match granted {
             Ok(grant) => grant,
-            Err(why) => return Err((Answer::Refused { why }, reply)),
+            Err(why) => return Err((JobResponse::Refused { why }, reply)),
         };
         let Grant { id, answer, write, open } = grant;
         let Some((key, value)) = write else { return Err((answer, reply)) };
@@ -118,7 +118,7 @@ impl Leader<'_> {
         let _ = reply.send(answer);
     }
 
-    fn remember(&mut self, id: RequestId, answer: &Answer) {
+    fn remember(&mut self, id: RequestId, answer: &JobResponse) {
         if self.answers.len() >= ANSWERS_MAX {
             self.answers.pop_first();
         }
@@ -126,7 +126,7 @@ impl Leader<'_> {
     }
 
     /// The job of a request that came in time.
-    fn job_of(&self, job: &Arc<str>, request: &Request) -> Result<usize, Arc<str>> {
+    fn job_of(&self, job: &Arc<str>, request: &JobRequest) -> Result<usize, Arc<str>> {
         let late = (request.at + request.valid_for).until(self.now());
         if !late.is_zero() {
             return Err(format!("it came too late, by {late:.1?}").into());
@@ -136,7 +136,7 @@ impl Leader<'_> {
         self.names.get(job).copied().ok_or_else(|| unknown().into())
     }
 
-    fn pause(&mut self, job: &Arc<str>, request: &Request) -> Result<Grant, Arc<str>> {
+    fn pause(&mut self, job: &Arc<str>, request: &JobRequest) -> Result<Grant, Arc<str>> {
         let (index, now) = (self.job_of(job, request)?, self.now());
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
         let key = JobRow::key(&entry.plan.job.name);
@@ -153,7 +153,7 @@ impl Leader<'_> {
         let not_run = entry.plan.pause();
         let job = Arc::clone(&entry.plan.job);
         let grant = Grant::row(request.id, "paused", key, &entry.row);
-        entry.plan.withdraw(TickEnd::SkippedPaused, "the job was paused while it waited");
+        entry.plan.withdraw(RunOutcome::SkippedPaused, "the job was paused while it waited");
         for not in not_run {
             self.not_run(&job, not);
         }
@@ -161,7 +161,7 @@ impl Leader<'_> {
         Ok(grant)
     }
 
-    fn resume(&mut self, job: &Arc<str>, request: &Request) -> Result<Grant, Arc<str>> {
+    fn resume(&mut self, job: &Arc<str>, request: &JobRequest) -> Result<Grant, Arc<str>> {
         let (index, now) = (self.job_of(job, request)?, self.now());
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
         let key = JobRow::key(&entry.plan.job.name);
@@ -180,24 +180,24 @@ impl Leader<'_> {
         if let Some((first, last)) = span {
             let why = format!("the job was paused by {}", paused.by);
             let until = (first != last).then_some(last);
-            self.enter(&job, first, until, TickCause::Scheduled, TickEnd::SkippedPaused, &why, None);
+            self.enter(&job, first, until, RunCause::Scheduled, RunOutcome::SkippedPaused, &why, None);
         }
         self.settle(index);
         Ok(grant)
     }
 
     /// A request that makes runs.
-    fn open(&mut self, request: Request) -> Result<Grant, Arc<str>> {
+    fn open(&mut self, request: JobRequest) -> Result<Grant, Arc<str>> {
         let index = self.job_of(request.what.job(), &request)?;
         let Some(entry) = self.entries[index].as_ref() else { return Err("the job is leaving".into()) };
-        if self.leading.roster.phase() != Phase::Open {
+        if self.leading.registry.phase() != Phase::Open {
             return Err("the leader is being drained; ask the next one".into());
         }
         if self.asks.len() + self.accepting.len() >= OPEN_MAX {
             return Err(format!("{OPEN_MAX} such requests are open; wait until one is over").into());
         }
-        let (id, key) = (request.id, AskRow::key(&request));
-        let ask = OpenAsk::accept(request, &entry.plan.job, self.now())?;
+        let (id, key) = (request.id, RequestRow::key(&request));
+        let ask = OpenRequest::accept(request, &entry.plan.job, self.now())?;
         let (answer, value) = (ask.row.answer.clone(), ask.row.to_value());
         Ok(Grant { id, answer, write: Some((key, value)), open: Some(ask) })
     }
@@ -207,7 +207,7 @@ impl Leader<'_> {
         &mut self,
         job: &Arc<str>,
         tick: Option<WallTime>,
-        request: &Request,
+        request: &JobRequest,
     ) -> Result<Grant, Arc<str>> {
         let index = self.job_of(job, request)?;
         let Some(entry) = self.entries[index].as_ref() else { return Err("the job is leaving".into()) };
@@ -217,7 +217,7 @@ impl Leader<'_> {
             return Err(format!("nothing of {} runs that could be cancelled", job.name).into());
         }
         let text = format!("{count} told to stop, {given_up} given up before they began").into();
-        let answer = Answer::Accepted { text, count: (count + given_up) as u64 };
+        let answer = JobResponse::Accepted { text, count: (count + given_up) as u64 };
         Ok(Grant { id: request.id, answer, write: None, open: None })
     }
 
@@ -253,7 +253,7 @@ impl Leader<'_> {
         }
         if let (Some(first), Some(last)) = (left.first(), left.last()) {
             let until = (first != last).then_some(*last);
-            self.enter(&job, *first, until, cause, TickEnd::Cancelled, why, None);
+            self.enter(&job, *first, until, cause, RunOutcome::Cancelled, why, None);
         }
         if !runs {
             self.close_ask(id);
@@ -278,7 +278,7 @@ impl Leader<'_> {
         let now = self.now();
         if let Some(ask) = self.asks.get_mut(&id) {
             ask.ended(now);
-            let (key, value) = (AskRow::key(&ask.row.request), ask.row.to_value());
+            let (key, value) = (RequestRow::key(&ask.row.request), ask.row.to_value());
             if !ask.left().is_empty() {
                 self.rows.put(&key, value);
             }
@@ -312,7 +312,7 @@ impl Leader<'_> {
                     let job = Arc::clone(&entry.plan.job);
                     ask.ended(start.at);
                     if is_lost(why) {
-                        self.close_found(&job, ToClose { start, end: TickEnd::Lost, why: None });
+                        self.close_found(&job, ToClose { start, end: RunOutcome::Lost, why: None });
                     }
                 }
                 Next::Over => return self.close_ask(id),
@@ -322,7 +322,7 @@ impl Leader<'_> {
 
     fn close_ask(&mut self, id: RequestId) {
         if let Some(ask) = self.asks.remove(&id) {
-            self.rows.close(&AskRow::key(&ask.row.request), ask.row.to_value(), self.now(), true);
+            self.rows.close(&RequestRow::key(&ask.row.request), ask.row.to_value(), self.now(), true);
         }
     }
 }
@@ -337,16 +337,16 @@ fn is_lost(why: SkipReason) -> bool {
 /// What a request comes to.
 struct Grant {
     id: RequestId,
-    answer: Answer,
+    answer: JobResponse,
     /// What must stand in the ledger before it is answered.
     write: Option<(Arc<str>, Arc<str>)>,
-    open: Option<OpenAsk>,
+    open: Option<OpenRequest>,
 }
 
 impl Grant {
     /// That a job's row says so, once it stands.
     fn row(id: RequestId, text: &str, key: Arc<str>, row: &JobRow) -> Self {
-        let answer = Answer::Accepted { text: text.into(), count: 0 };
+        let answer = JobResponse::Accepted { text: text.into(), count: 0 };
         Self { id, answer, write: Some((key, row.to_value())), open: None }
     }
 }

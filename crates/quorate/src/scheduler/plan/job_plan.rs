@@ -2,14 +2,15 @@
 
 use crate::scheduler::{
     run::opened::Withdraw,
-    store::{run_writer::RunId, snapshot::Sealed},
+    store::{run_writer::RunId, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
     node::Record,
     scheduler::{
-        DUE_MAX, Decision, Delivery, Due, Job, Misfire, Overlap, Placement, RequestId, SkipReason, Skipped,
-        TickCause, TickEnd, TickKey, TickRecord, inherited, policy::Jitter, policy::due_with, run::Cancel,
+        DUE_MAX, Decision, Delivery, DueTicks, Job, Misfire, MisfiredTicks, Overlap, Placement, RequestId,
+        RunCause, RunKey, RunOutcome, RunRecord, SkipReason, inherited, policy::Jitter, policy::due_with,
+        run::Cancel,
     },
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -36,9 +37,9 @@ const AHEAD_RUNS: usize = 1_000;
 
 /// A run to make, and the record that stands for it.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::scheduler) struct Start {
+pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: TickCause,
+    pub(in crate::scheduler) cause: RunCause,
     /// Under which key it stands in the ledger.
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of it may exist.
@@ -54,7 +55,7 @@ pub(in crate::scheduler) struct Start {
     pub(in crate::scheduler) times: u32,
 }
 
-impl Start {
+impl PendingRun {
     /// Whether it was started before, or may have been: it is owed a run of its own.
     fn is_owed(&self) -> bool {
         self.seen.is_some() || self.unknown
@@ -72,24 +73,24 @@ impl Start {
     pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
         let open = || {
             let seen = self.seen.as_ref();
-            seen.is_some_and(|seen| matches!(TickRecord::parse(&seen.value), Ok(TickRecord::Open(_))))
+            seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
         };
-        job.placement == Placement::Spread || open()
+        job.placement == Placement::AnyWorker || open()
     }
 }
 
 /// A run whose record a new leader closes without another execution.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) struct ToClose {
-    pub(in crate::scheduler) start: Start,
-    pub(in crate::scheduler) end: TickEnd,
+    pub(in crate::scheduler) start: PendingRun,
+    pub(in crate::scheduler) end: RunOutcome,
     /// The reason, where an earlier leader gave one.
     pub(in crate::scheduler) why: Option<Arc<str>>,
 }
 
 /// A run that goes on.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Going {
+pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) key: Arc<str>,
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) at: WallTime,
@@ -108,16 +109,16 @@ pub(in crate::scheduler) struct JobPlan {
     looked: WallTime,
     /// No tick before this is due: as in its row, but for what a pause left out.
     pub(in crate::scheduler) since: WallTime,
-    waiting: VecDeque<Start>,
+    waiting: VecDeque<PendingRun>,
     /// Runs that somebody asked for: one after another, in turns with what waits.
-    asked: VecDeque<Start>,
+    asked: VecDeque<PendingRun>,
     /// What was interrupted again and again, and when it has another run.
-    put_off: Vec<(WallTime, Start)>,
+    put_off: Vec<(WallTime, PendingRun)>,
     /// The earliest time of a record that stands as started, and is left to the next leader.
     left: Option<WallTime>,
     /// A tick that waited has started since the last run that somebody asked for: they take turns.
     asked_next: bool,
-    pub(in crate::scheduler) running: Vec<Going>,
+    pub(in crate::scheduler) running: Vec<ActiveRun>,
     /// When the run of the next tick is due.
     pub(in crate::scheduler) next: Option<WallTime>,
     /// Where ticks hang on ends, the next one, once the run before it has ended.
@@ -129,8 +130,8 @@ pub(in crate::scheduler) struct JobPlan {
 
 /// Ticks that will not run, and why.
 #[derive(Debug, PartialEq)]
-pub(in crate::scheduler) enum NotRun {
-    Missed(Skipped),
+pub(in crate::scheduler) enum SkippedTick {
+    Missed(MisfiredTicks),
     /// Due while an earlier run of the job went on; the later tick stands for it, or there were too many.
     Overtaken(WallTime),
     /// Due while an earlier run of the job went on, and the rule is to skip it then.
@@ -139,7 +140,7 @@ pub(in crate::scheduler) enum NotRun {
     TooLate(WallTime),
     Decided(WallTime, SkipReason),
     /// The job was paused while it waited.
-    Paused(Start),
+    Paused(PendingRun),
     /// The job's schedule or placement was changed while it waited.
     Changed(WallTime),
 }
@@ -147,14 +148,19 @@ pub(in crate::scheduler) enum NotRun {
 /// What a look at a job has come to.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::scheduler) struct Looked {
-    pub(in crate::scheduler) not_run: Vec<NotRun>,
+    pub(in crate::scheduler) not_run: Vec<SkippedTick>,
     /// What runs is to be told to stop, for this tick.
     pub(in crate::scheduler) stop_for: Option<WallTime>,
 }
 
 impl JobPlan {
     /// A job whose ticks after `from` are due, and which owes runs to what stands as started and not ended.
-    pub(in crate::scheduler) fn new(job: Arc<Job>, from: WallTime, owed: Vec<Start>, paused: bool) -> Self {
+    pub(in crate::scheduler) fn new(
+        job: Arc<Job>,
+        from: WallTime,
+        owed: Vec<PendingRun>,
+        paused: bool,
+    ) -> Self {
         let jitter = job.jitters();
         let mut plan = Self {
             job,
@@ -188,7 +194,7 @@ impl JobPlan {
     }
 
     /// A look at a tick that hangs on the end of the run before it: it is never too late.
-    fn look_at_link(&mut self, sealed: &Sealed, now: WallTime) -> Looked {
+    fn look_at_link(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> Looked {
         let mut looked = Looked::default();
         if let Some(tick) = self.link.filter(|tick| self.jitter.ripe(*tick) <= now) {
             (self.link, self.next) = (None, None);
@@ -203,7 +209,7 @@ impl JobPlan {
     }
 
     /// Decides on the ticks that have come due.
-    pub(in crate::scheduler) fn look(&mut self, sealed: &Sealed, now: WallTime) -> Looked {
+    pub(in crate::scheduler) fn look(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> Looked {
         self.take_up(now);
         if self.paused {
             return Looked::default();
@@ -212,7 +218,7 @@ impl JobPlan {
             return self.look_at_link(sealed, now);
         }
         let (schedule, misfire) = (&self.job.schedule, self.job.misfire);
-        let Due { run, skipped, next } =
+        let DueTicks { run, skipped, next } =
             due_with(schedule, misfire, self.jitter, self.looked, now, LATE_AFTER);
         self.looked = self.looked.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
@@ -221,7 +227,7 @@ impl JobPlan {
         let missed = skipped
             .into_iter()
             .flat_map(|span| span.without(schedule, sealed.stand(&self.job.name, span.first, span.last)));
-        let mut looked = Looked { not_run: missed.map(NotRun::Missed).collect(), stop_for: None };
+        let mut looked = Looked { not_run: missed.map(SkippedTick::Missed).collect(), stop_for: None };
         for tick in run {
             self.decide(sealed, tick, now, behind, &mut looked);
         }
@@ -233,7 +239,7 @@ impl JobPlan {
     }
 
     /// Decides on ticks that are yet to come, so that an election delays none of them for the workers.
-    fn open_ahead(&mut self, sealed: &Sealed, now: WallTime, looked: &mut Looked) {
+    fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, looked: &mut Looked) {
         let upto = now + self.ahead;
         for _ in 0..AHEAD_RUNS {
             let Some(tick) = self.next_ahead().filter(|tick| self.jitter.ripe(*tick) <= upto) else { break };
@@ -248,7 +254,7 @@ impl JobPlan {
         let idle =
             || !self.is_busy() && self.waiting.is_empty() && self.asked.is_empty() && self.put_off.is_empty();
         let may = !self.ahead.is_zero()
-            && self.job.placement == Placement::Spread
+            && self.job.placement == Placement::AnyWorker
             && !self.job.schedule.is_after_end()
             && (self.job.overlap == Overlap::Allow || idle());
         self.next.filter(|_| may).and_then(|_| self.job.schedule.next_after(self.looked))
@@ -259,28 +265,44 @@ impl JobPlan {
         record_from(&self.job, tick, self.since)
     }
 
-    fn decide(&mut self, sealed: &Sealed, tick: WallTime, now: WallTime, behind: bool, looked: &mut Looked) {
-        let key = TickKey::new(&self.job.name, tick).key();
+    fn decide(
+        &mut self,
+        sealed: &LedgerSnapshot,
+        tick: WallTime,
+        now: WallTime,
+        behind: bool,
+        looked: &mut Looked,
+    ) {
+        let key = RunKey::new(&self.job.name, tick).key();
         let at = self.record_from(tick);
         let decided = sealed.decide(self.job.delivery, &key, at);
         match decided.decision {
             // What has a record that is not closed has been dealt with when the term began.
             _ if decided.seen.is_some() => {}
-            Decision::Skip(why) => looked.not_run.push(NotRun::Decided(tick, why)),
+            Decision::Skip(why) => looked.not_run.push(SkippedTick::Decided(tick, why)),
             Decision::Run | Decision::AskAgain => {
                 let made_up = decided.unknown || self.jitter.ripe(tick) + LATE_AFTER < now;
                 if behind && !made_up && self.job.overlap == Overlap::Skip {
-                    looked.not_run.push(NotRun::Overlapped(tick));
+                    looked.not_run.push(SkippedTick::Overlapped(tick));
                     return;
                 }
                 if self.is_busy() && !made_up && self.job.overlap == Overlap::CancelOld {
                     looked.stop_for = Some(tick);
                 }
-                let cause = if made_up { TickCause::MadeUp } else { TickCause::Scheduled };
+                let cause = if made_up { RunCause::CatchUp } else { RunCause::Scheduled };
                 let (unknown, remembering) = (decided.unknown, decided.remembering);
                 let not_before = self.jitter.ripe(tick);
-                let start =
-                    Start { tick, cause, key, at, remembering, not_before, seen: None, unknown, times: 0 };
+                let start = PendingRun {
+                    tick,
+                    cause,
+                    key,
+                    at,
+                    remembering,
+                    not_before,
+                    seen: None,
+                    unknown,
+                    times: 0,
+                };
                 self.waiting.push_back(start);
             }
         }
@@ -288,7 +310,7 @@ impl JobPlan {
 
     /// Of the ticks that wait behind a run, all stay under run-all (up to a limit), else the latest. What has
     /// been started before, or may have been, stays: it is owed a run of its own.
-    fn overtake(&mut self, not_run: &mut Vec<NotRun>) {
+    fn overtake(&mut self, not_run: &mut Vec<SkippedTick>) {
         let most = match (self.job.misfire, self.job.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
             _ => 1,
@@ -298,7 +320,7 @@ impl JobPlan {
             let goes = excess > 0 && !start.is_owed();
             if goes {
                 excess -= 1;
-                not_run.push(NotRun::Overtaken(start.tick));
+                not_run.push(SkippedTick::Overtaken(start.tick));
             }
             !goes
         });
@@ -311,7 +333,7 @@ impl JobPlan {
 
     /// A run was interrupted though the term goes on: it has another, before all others; after some, not at once.
     /// Gives when, where it is put off.
-    pub(in crate::scheduler) fn again(&mut self, start: Start, now: WallTime) -> Option<WallTime> {
+    pub(in crate::scheduler) fn again(&mut self, start: PendingRun, now: WallTime) -> Option<WallTime> {
         let more = start.times.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {
             self.push_front(start);
@@ -323,7 +345,7 @@ impl JobPlan {
         Some(at)
     }
 
-    fn push_front(&mut self, start: Start) {
+    fn push_front(&mut self, start: PendingRun) {
         match start.request() {
             None => self.waiting.push_front(start),
             Some(_) => self.asked.push_front(start),
@@ -334,7 +356,7 @@ impl JobPlan {
     fn take_up(&mut self, now: WallTime) {
         let (due, later) = std::mem::take(&mut self.put_off).into_iter().partition(|(at, _)| *at <= now);
         self.put_off = later;
-        let due: Vec<(WallTime, Start)> = due;
+        let due: Vec<(WallTime, PendingRun)> = due;
         due.into_iter().for_each(|(_, start)| self.push_front(start));
     }
 
@@ -351,12 +373,12 @@ impl JobPlan {
     }
 
     /// Runs that somebody asked for.
-    pub(in crate::scheduler) fn ask(&mut self, start: Start) {
+    pub(in crate::scheduler) fn ask(&mut self, start: PendingRun) {
         self.asked.push_back(start);
     }
 
     /// Forgets what waits of a request, or of all; gives the requests.
-    pub(in crate::scheduler) fn unask(&mut self) -> Vec<Start> {
+    pub(in crate::scheduler) fn unask(&mut self) -> Vec<PendingRun> {
         self.put_off.retain(|(_, start)| start.request().is_none());
         std::mem::take(&mut self.asked).into()
     }
@@ -369,19 +391,19 @@ impl JobPlan {
     }
 
     /// From now on no tick is due. What waits is given up, also what was interrupted.
-    pub(in crate::scheduler) fn pause(&mut self) -> Vec<NotRun> {
+    pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
         let (asked, put_off) =
             std::mem::take(&mut self.put_off).into_iter().partition(|(_, start)| start.request().is_some());
         self.put_off = asked;
-        let put_off: Vec<(WallTime, Start)> = put_off;
+        let put_off: Vec<(WallTime, PendingRun)> = put_off;
         let waiting = std::mem::take(&mut self.waiting).into_iter();
-        waiting.chain(put_off.into_iter().map(|(_, start)| start)).map(NotRun::Paused).collect()
+        waiting.chain(put_off.into_iter().map(|(_, start)| start)).map(SkippedTick::Paused).collect()
     }
 
     /// Ends the runs that are open, unless a worker has taken them.
-    pub(in crate::scheduler) fn withdraw(&self, end: TickEnd, why: &str) {
+    pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
         self.running
             .iter()
             .filter_map(|going| going.withdraw.as_ref())
@@ -419,7 +441,7 @@ impl JobPlan {
 
     /// The job as it is from now on. Where it is due at other times, or at another place, ticks count from `now`,
     /// and what waits of the old ones is given up, but for what is owed.
-    pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<NotRun> {
+    pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
         let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
@@ -428,10 +450,11 @@ impl JobPlan {
             // Not before what has been looked at, though the clock has stepped back: it would be started again.
             self.looked = self.looked.max(now);
             self.since = self.looked;
-            let (owed, given_up) = std::mem::take(&mut self.waiting).into_iter().partition(Start::is_owed);
+            let (owed, given_up) =
+                std::mem::take(&mut self.waiting).into_iter().partition(PendingRun::is_owed);
             self.waiting = owed;
-            let given_up: VecDeque<Start> = given_up;
-            not_run.extend(given_up.into_iter().map(|start| NotRun::Changed(start.tick)));
+            let given_up: VecDeque<PendingRun> = given_up;
+            not_run.extend(given_up.into_iter().map(|start| SkippedTick::Changed(start.tick)));
             (self.link, self.next) = (None, None);
         }
         if self.job.schedule.is_after_end() {
@@ -454,7 +477,7 @@ impl JobPlan {
     }
 
     /// The tick that may start now, if any may.
-    pub(in crate::scheduler) fn head(&self) -> Option<&Start> {
+    pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
         let beside = self.job.overlap == Overlap::Allow;
         let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
         let alone = !self.running.iter().any(|going| going.request.is_some());
@@ -463,7 +486,7 @@ impl JobPlan {
     }
 
     /// What [`JobPlan::head`] names; where runs outlast the gap between ticks something always waits.
-    fn pop(&mut self) -> Option<Start> {
+    fn pop(&mut self) -> Option<PendingRun> {
         let alone = !self.running.iter().any(|going| going.request.is_some());
         if self.waiting.is_empty() || self.asked_next && alone && !self.asked.is_empty() {
             self.asked_next = false;
@@ -474,16 +497,15 @@ impl JobPlan {
     }
 
     /// The run to start now. A tick that has waited past the misfire window is misfired.
-    pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<Start>, Vec<NotRun>) {
+    pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
         while self.head().is_some() {
             let Some(start) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
             // What is being made up was within the window when it was decided on.
             let chained = self.job.schedule.is_after_end();
-            if !chained && start.cause == TickCause::Scheduled && self.jitter.ripe(start.tick) + window < now
-            {
-                too_late.push(NotRun::TooLate(start.tick));
+            if !chained && start.cause == RunCause::Scheduled && self.jitter.ripe(start.tick) + window < now {
+                too_late.push(SkippedTick::TooLate(start.tick));
                 continue;
             }
             return (Some(start), too_late);
@@ -496,20 +518,23 @@ impl JobPlan {
 pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
     match job.placement {
         Placement::Leader => tick,
-        Placement::Spread => (tick - AHEAD_MAX).max(since).min(tick),
+        Placement::AnyWorker => (tick - AHEAD_MAX).max(since).min(tick),
     }
 }
 
 /// What a new leader does with the ticks of a job that have a record and no settled end: runs to make or to go on with, and
 /// records to close.
-pub(in crate::scheduler) fn unfinished(job: &Job, sealed: &Sealed) -> (Vec<Start>, Vec<ToClose>) {
+pub(in crate::scheduler) fn unfinished(
+    job: &Job,
+    sealed: &LedgerSnapshot,
+) -> (Vec<PendingRun>, Vec<ToClose>) {
     let (mut runs, mut closes) = (Vec::new(), Vec::new());
     for (tick, record) in sealed.unfinished(&job.name) {
         let at = WallTime::from_micros(record.at);
-        let mut start = Start {
+        let mut start = PendingRun {
             tick,
-            cause: TickCause::MadeUp,
-            key: TickKey::new(&job.name, tick).key(),
+            cause: RunCause::CatchUp,
+            key: RunKey::new(&job.name, tick).key(),
             at,
             remembering: sealed.remembers(at),
             not_before: tick,
@@ -517,17 +542,17 @@ pub(in crate::scheduler) fn unfinished(job: &Job, sealed: &Sealed) -> (Vec<Start
             unknown: false,
             times: 0,
         };
-        match (TickRecord::parse(&record.value), job.delivery) {
-            (Ok(TickRecord::Open(open)), _) => {
+        match (RunRecord::parse(&record.value), job.delivery) {
+            (Ok(RunRecord::Open(open)), _) => {
                 (start.cause, start.not_before) = (open.cause, open.not_before);
                 runs.push(start);
             }
-            (Ok(TickRecord::Closed { end, outcome, .. }), _) => {
+            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
                 let end = inherited(end, start.remembering);
                 closes.push(ToClose { start, end, why: Some(outcome) });
             }
             (_, Delivery::AtLeastOnce) => runs.push(start),
-            (_, Delivery::AtMostOnce) => closes.push(ToClose { start, end: TickEnd::Lost, why: None }),
+            (_, Delivery::AtMostOnce) => closes.push(ToClose { start, end: RunOutcome::Lost, why: None }),
         }
     }
     (runs, closes)
@@ -537,7 +562,7 @@ pub(in crate::scheduler) fn unfinished(job: &Job, sealed: &Sealed) -> (Vec<Start
 /// before it since the last leader looked, so that it is told that nobody ran it.
 pub(in crate::scheduler) fn from(
     job: &Job,
-    sealed: &Sealed,
+    sealed: &LedgerSnapshot,
     since: WallTime,
     looked: Option<WallTime>,
     now: WallTime,
@@ -552,7 +577,7 @@ pub(in crate::scheduler) fn from(
 /// How long after its time a tick of a job may still be made up, in whole milliseconds, as its row has it.
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     // A record of a run that is opened ahead is older than its tick.
-    let ahead = if job.placement == Placement::Spread { AHEAD_MAX } else { Duration::ZERO };
+    let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
     let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }

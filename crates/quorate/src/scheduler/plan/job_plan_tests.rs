@@ -26,7 +26,7 @@ fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
     let (start, _) = plan.start(now);
     let start = start?;
     let (key, tick, at, request) = (start.key.clone(), start.tick, start.at, start.request());
-    plan.running.push(Going { key, tick, at, request, cancel: Cancel::default(), withdraw: None });
+    plan.running.push(ActiveRun { key, tick, at, request, cancel: Cancel::default(), withdraw: None });
     Some(start.tick)
 }
 
@@ -34,16 +34,26 @@ fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
 fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
     let mut ticks = Vec::new();
     while let (Some(start), _) = plan.start(now) {
-        ticks.push((start.tick, start.cause == TickCause::MadeUp));
+        ticks.push((start.tick, start.cause == RunCause::CatchUp));
     }
     ticks
 }
 
-fn asked(tick: u64) -> Start {
-    let cause = TickCause::Triggered { id: RequestId::from_u128(u128::from(tick)) };
+fn asked(tick: u64) -> PendingRun {
+    let cause = RunCause::Triggered { id: RequestId::from_u128(u128::from(tick)) };
     let key = format!("run/{tick}").into();
     let (tick, remembering) = (at(tick), true);
-    Start { tick, cause, key, at: tick, remembering, not_before: tick, seen: None, unknown: false, times: 0 }
+    PendingRun {
+        tick,
+        cause,
+        key,
+        at: tick,
+        remembering,
+        not_before: tick,
+        seen: None,
+        unknown: false,
+        times: 0,
+    }
 }
 
 #[test]
@@ -56,7 +66,7 @@ fn what_the_old_leader_did_is_not_done_again_and_what_it_missed_is_made_up() {
     let mut plan = plan(once, at(9));
     let looked = plan.look(&sealed, at(15));
     assert_eq!(ticks(&mut plan, at(15)), [(at(13), true), (at(14), false), (at(15), false)]);
-    let done = [at(10), at(11)].map(|tick| NotRun::Decided(tick, SkipReason::Final));
+    let done = [at(10), at(11)].map(|tick| SkippedTick::Decided(tick, SkipReason::Final));
     assert_eq!(looked.not_run, done);
     assert_eq!(plan.look(&sealed, at(15)), Looked::default(), "once");
     assert!(ticks(&mut plan, at(15)).is_empty());
@@ -74,7 +84,7 @@ fn at_least_once_runs_again_what_was_started_over_the_record_that_stands() {
     assert_eq!(start.map(|start| start.tick), Some(at(3)), "however long ago: it was begun");
     let (start, _) = plan.start(at(12));
     let start = start.expect("it runs again");
-    assert_eq!((start.tick, start.cause), (at(12), TickCause::MadeUp));
+    assert_eq!((start.tick, start.cause), (at(12), RunCause::CatchUp));
     assert_eq!(start.seen.map(|record| record.term), Some(FencingToken::new(1)));
     assert!(plan.start(at(12)).0.is_none(), "and once");
 }
@@ -105,7 +115,11 @@ fn a_job_that_runs_keeps_its_own_next_tick_waiting() {
     plan.running.clear();
     plan.look(&sealed, at(14));
     let late = plan.start(at(40));
-    assert_eq!(late, (None, vec![NotRun::TooLate(at(13)), NotRun::TooLate(at(14))]), "older than the window");
+    assert_eq!(
+        late,
+        (None, vec![SkippedTick::TooLate(at(13)), SkippedTick::TooLate(at(14))]),
+        "older than the window"
+    );
 }
 
 #[test]
@@ -115,8 +129,8 @@ fn behind_a_slow_run_only_the_latest_tick_waits_unless_all_are_to_run() {
     once.look(&sealed, at(11));
     assert_eq!(start(&mut once, at(11)), Some(at(11)));
     assert_eq!(once.look(&sealed, at(12)), Looked::default());
-    assert_eq!(once.look(&sealed, at(13)).not_run, [NotRun::Overtaken(at(12))]);
-    assert_eq!(once.look(&sealed, at(14)).not_run, [NotRun::Overtaken(at(13))]);
+    assert_eq!(once.look(&sealed, at(13)).not_run, [SkippedTick::Overtaken(at(12))]);
+    assert_eq!(once.look(&sealed, at(14)).not_run, [SkippedTick::Overtaken(at(13))]);
     once.running.clear();
     assert_eq!(ticks(&mut once, at(14)), [(at(14), false)]);
     let mut all = plan(job(Delivery::AtMostOnce), at(10));
@@ -136,7 +150,7 @@ fn what_waits_for_a_turn_is_overtaken_as_well() {
     plan.look(&sealed, at(11));
     assert_eq!(
         plan.look(&sealed, at(12)).not_run,
-        [NotRun::Overtaken(at(11))],
+        [SkippedTick::Overtaken(at(11))],
         "too many runs of others go on"
     );
     assert_eq!(ticks(&mut plan, at(12)), [(at(12), false)]);
@@ -149,7 +163,7 @@ fn skip_skips_what_comes_due_while_a_run_goes_on_and_nothing_else() {
     let looked = plan.look(&sealed, at(13));
     assert_eq!(looked, Looked::default(), "what was missed waits its turn");
     assert_eq!(start(&mut plan, at(13)), Some(at(11)));
-    assert_eq!(plan.look(&sealed, at(14)).not_run, [NotRun::Overlapped(at(14))]);
+    assert_eq!(plan.look(&sealed, at(14)).not_run, [SkippedTick::Overlapped(at(14))]);
     plan.running.clear();
     assert_eq!(ticks(&mut plan, at(14)), [(at(12), false), (at(13), false)]);
     plan.look(&sealed, at(15));
@@ -165,7 +179,7 @@ fn cancel_old_stops_what_runs_for_the_latest_tick() {
     assert_eq!(plan.look(&sealed, at(12)).stop_for, Some(at(12)));
     assert_eq!(plan.head(), None, "once the old one has ended");
     let looked = plan.look(&sealed, at(13));
-    assert_eq!((looked.stop_for, looked.not_run), (Some(at(13)), vec![NotRun::Overtaken(at(12))]));
+    assert_eq!((looked.stop_for, looked.not_run), (Some(at(13)), vec![SkippedTick::Overtaken(at(12))]));
     plan.running.clear();
     assert_eq!(ticks(&mut plan, at(13)), [(at(13), false)]);
 }
@@ -215,8 +229,8 @@ fn jitter_puts_the_run_off_and_what_is_late_is_counted_from_there() {
         plan.look(&sealed, at(11) + delay + after).not_run
     };
     assert_eq!(late(LATE_AFTER), []);
-    let missed = Skipped { first: at(11), last: at(11), why: MisfireReason::Rule };
-    assert_eq!(late(LATE_AFTER + Duration::from_micros(1)), [NotRun::Missed(missed)]);
+    let missed = MisfiredTicks { first: at(11), last: at(11), why: MisfireReason::Rule };
+    assert_eq!(late(LATE_AFTER + Duration::from_micros(1)), [SkippedTick::Missed(missed)]);
 }
 
 #[test]
@@ -245,7 +259,7 @@ fn a_pause_gives_up_what_waits_and_a_resumption_tells_of_the_span() {
     plan.look(&sealed, at(12));
     start(&mut plan, at(12));
     let given_up = plan.pause();
-    assert!(matches!(&given_up[..], [NotRun::Paused(start)] if start.tick == at(12)), "{given_up:?}");
+    assert!(matches!(&given_up[..], [SkippedTick::Paused(start)] if start.tick == at(12)), "{given_up:?}");
     assert_eq!((plan.next, plan.look(&sealed, at(20))), (None, Looked::default()));
     plan.running.clear();
     plan.ask(asked(20));
@@ -272,7 +286,7 @@ fn another_schedule_counts_from_now_on() {
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.look(&sealed, at(12));
     let slower = Job::new("j", every(7 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    let given_up = [at(11), at(12)].map(NotRun::Changed);
+    let given_up = [at(11), at(12)].map(SkippedTick::Changed);
     assert_eq!(plan.replace(Arc::new(slower), at(12)), given_up, "and is told");
     assert!(ticks(&mut plan, at(12)).is_empty());
     assert!(plan.next.is_some_and(|next| next > at(12) && next <= at(19)));
@@ -284,14 +298,14 @@ fn a_change_counts_from_what_was_looked_at_though_the_clock_has_stepped_back() {
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.look(&sealed, at(12));
     assert_eq!(ticks(&mut plan, at(12)).len(), 2);
-    let same_times = job(Delivery::AtMostOnce).placement(crate::scheduler::Placement::Spread);
+    let same_times = job(Delivery::AtMostOnce).placement(crate::scheduler::Placement::AnyWorker);
     plan.replace(Arc::new(same_times), at(9));
     plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(9));
     assert_eq!(plan.next, Some(at(13)), "neither 11 nor 12 is started a second time");
 }
 
 fn for_any_worker(overlap: Overlap) -> JobPlan {
-    let mut plan = plan(job(Delivery::AtMostOnce).placement(Placement::Spread).overlap(overlap), at(10));
+    let mut plan = plan(job(Delivery::AtMostOnce).placement(Placement::AnyWorker).overlap(overlap), at(10));
     (plan.since, plan.ahead) = (at(10), 3 * SECOND);
     plan
 }
@@ -333,7 +347,7 @@ fn another_placement_counts_anew_after_what_was_opened_ahead() {
     let mut plan = for_any_worker(Overlap::Allow);
     plan.look(&sealed, at(10));
     let given_up = plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(11));
-    assert_eq!(given_up, [11, 12, 13].map(|tick| NotRun::Changed(at(tick))));
+    assert_eq!(given_up, [11, 12, 13].map(|tick| SkippedTick::Changed(at(tick))));
     plan.look(&sealed, at(14));
     assert_eq!((plan.since, ticks(&mut plan, at(14))), (at(13), vec![(at(14), false)]));
 }
@@ -363,7 +377,7 @@ fn the_ledger_remembers_what_runs_and_what_waits() {
 #[test]
 fn what_is_interrupted_again_and_again_is_put_off_and_never_dropped() {
     let mut plan = plan(job(Delivery::AtLeastOnce), at(10));
-    let start = |times| Start { times, seen: Some(record()), cause: TickCause::MadeUp, ..asked(11) };
+    let start = |times| PendingRun { times, seen: Some(record()), cause: RunCause::CatchUp, ..asked(11) };
     fn record() -> Record {
         crate::scheduler::store::snapshot::tests::tick_record(11, 1, false).1
     }
@@ -414,20 +428,20 @@ fn a_leader_looks_back_as_far_as_its_window_or_to_where_the_last_one_looked() {
     let mut plan = plan(once.clone(), from(Some(300)));
     let looked = plan.look(&sealed, at(500));
     let why = MisfireReason::Window { within: 10 * SECOND };
-    assert_eq!(looked.not_run[0], NotRun::Missed(Skipped { first: at(301), last: at(489), why }));
+    assert_eq!(looked.not_run[0], SkippedTick::Missed(MisfiredTicks { first: at(301), last: at(489), why }));
 }
 
 #[test]
 fn a_leader_that_follows_tells_no_tick_as_missed_that_has_run() {
-    let why = MisfireReason::StoodFor { by: at(20) };
+    let why = MisfireReason::Replaced { by: at(20) };
     let takes_over = |done: &[u64]| {
         let sealed = sealed(&[], done);
         let mut plan = plan(latest(), at(10));
         let not_run = plan.look(&sealed, at(20) + 2 * LATE_AFTER).not_run;
-        let decided = |not: &NotRun| matches!(not, NotRun::Decided(_, SkipReason::Final));
+        let decided = |not: &SkippedTick| matches!(not, SkippedTick::Decided(_, SkipReason::Final));
         not_run.into_iter().filter(|not| !decided(not)).collect::<Vec<_>>()
     };
-    let span = |first, last| NotRun::Missed(Skipped { first: at(first), last: at(last), why });
+    let span = |first, last| SkippedTick::Missed(MisfiredTicks { first: at(first), last: at(last), why });
     assert_eq!(takes_over(&(11..=20).collect::<Vec<_>>()), [], "all are done");
     assert_eq!(takes_over(&[11, 12, 15, 16, 18, 20]), [span(13, 14), span(17, 17), span(19, 19)]);
     assert_eq!(takes_over(&[]), [span(11, 19)]);
@@ -457,7 +471,7 @@ fn a_clock_that_steps_back_starts_nothing_twice() {
     assert!(ticks(&mut plan, at(12)).is_empty());
 }
 
-fn chain() -> (JobPlan, Sealed) {
+fn chain() -> (JobPlan, LedgerSnapshot) {
     let schedule = crate::scheduler::delay(7 * SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let mut plan = plan(job.misfire(Misfire::Skip), at(0));

@@ -1,7 +1,7 @@
 //! The leader's decisions: which runs start, which ticks are skipped, and what a record means. Pure.
 
+pub(super) mod job_entry;
 pub(super) mod job_plan;
-pub(super) mod job_state;
 pub(super) mod requests;
 pub(super) mod verdict;
 

@@ -5,17 +5,18 @@
 //! that comes: none of them can have been started before.
 
 use crate::scheduler::{
-    plan::job_plan::{Start, ToClose},
+    plan::job_plan::{PendingRun, ToClose},
     store::{
         row_writer::highest,
-        snapshot::{Decided, Sealed},
+        snapshot::{Decided, LedgerSnapshot},
     },
 };
 use crate::{
     env::WallTime,
     node::Record,
     scheduler::{
-        Answer, Ask, Decision, Job, Request, SkipReason, TickCause, TickRecord, inherited, store::FOR_EVER,
+        Decision, Job, JobAction, JobRequest, JobResponse, RunCause, RunRecord, SkipReason, inherited,
+        store::FOR_EVER,
     },
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -29,9 +30,9 @@ pub(in crate::scheduler) const PREFIX: &str = "ask/";
 
 /// `ask/ID`
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(in crate::scheduler) struct AskRow {
-    pub(in crate::scheduler) request: Request,
-    pub(in crate::scheduler) answer: Answer,
+pub(in crate::scheduler) struct RequestRow {
+    pub(in crate::scheduler) request: JobRequest,
+    pub(in crate::scheduler) answer: JobResponse,
     /// The schedule by which the ticks of a back-fill are found.
     schedule: Arc<str>,
     /// The runs of ticks before this have ended.
@@ -42,8 +43,8 @@ pub(in crate::scheduler) struct AskRow {
 
 /// A request whose runs have not all ended.
 #[derive(Debug)]
-pub(in crate::scheduler) struct OpenAsk {
-    pub(in crate::scheduler) row: AskRow,
+pub(in crate::scheduler) struct OpenRequest {
+    pub(in crate::scheduler) row: RequestRow,
     /// As it was when the request was opened: to tell of the request where the job is no more.
     pub(in crate::scheduler) job: Arc<Job>,
     ticks: VecDeque<WallTime>,
@@ -52,16 +53,16 @@ pub(in crate::scheduler) struct OpenAsk {
 /// What comes next of an open request.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum Next {
-    Run(Start),
+    Run(PendingRun),
     /// It has ended, by a record that is not known to have had a majority.
     Close(Box<ToClose>),
     /// Not this tick, and never: it may have been started, and the job is at-most-once.
-    Lost(Start, SkipReason),
+    Lost(PendingRun, SkipReason),
     Over,
 }
 
-impl AskRow {
-    pub(in crate::scheduler) fn key(request: &Request) -> Arc<str> {
+impl RequestRow {
+    pub(in crate::scheduler) fn key(request: &JobRequest) -> Arc<str> {
         format!("{PREFIX}{}", request.id).into()
     }
 
@@ -84,10 +85,10 @@ impl AskRow {
     }
 }
 
-impl OpenAsk {
+impl OpenRequest {
     /// A request that makes runs, found sound at `now`.
     pub(in crate::scheduler) fn accept(
-        request: Request,
+        request: JobRequest,
         job: &Arc<Job>,
         now: WallTime,
     ) -> Result<Self, Arc<str>> {
@@ -97,16 +98,16 @@ impl OpenAsk {
             1 => "1 run will be made".to_owned(),
             _ => format!("{count} runs will be made, one after another"),
         };
-        let answer = Answer::Accepted { text: text.into(), count: count as u64 };
+        let answer = JobResponse::Accepted { text: text.into(), count: count as u64 };
         let schedule = job.schedule.to_string().into();
         let next = ticks.front().copied();
-        let row = AskRow { request, answer, schedule, next, moved: now };
+        let row = RequestRow { request, answer, schedule, next, moved: now };
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
     /// A request that an earlier leader accepted: where it stands. What is left of a back-fill is given up where the
     /// schedule has changed since; and everything is where the job is no more.
-    pub(in crate::scheduler) fn resume(row: AskRow, job: &Arc<Job>) -> Self {
+    pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
         let same = *row.schedule == *job.schedule.to_string();
         let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();
         let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
@@ -114,7 +115,7 @@ impl OpenAsk {
     }
 
     /// The next of its runs.
-    pub(in crate::scheduler) fn next(&self, job: &Job, sealed: &Sealed) -> Next {
+    pub(in crate::scheduler) fn next(&self, job: &Job, sealed: &LedgerSnapshot) -> Next {
         let Some(&tick) = self.ticks.front() else { return Next::Over };
         let (id, at) = (self.row.request.id, self.row.moved);
         let cause = self.cause();
@@ -122,11 +123,11 @@ impl OpenAsk {
         let Decided { decision, seen, unknown, remembering, unsettled } =
             sealed.decide(job.delivery, &key, at);
         let not_before = at;
-        let start = Start { tick, cause, key, at, remembering, not_before, seen, unknown, times: 0 };
+        let start = PendingRun { tick, cause, key, at, remembering, not_before, seen, unknown, times: 0 };
         if let Some(record) = unsettled
-            && let Ok(TickRecord::Closed { end, outcome, .. }) = TickRecord::parse(&record.value)
+            && let Ok(RunRecord::Closed { end, outcome, .. }) = RunRecord::parse(&record.value)
         {
-            let (end, start) = (inherited(end, remembering), Start { seen: Some(record), ..start });
+            let (end, start) = (inherited(end, remembering), PendingRun { seen: Some(record), ..start });
             return Next::Close(Box::new(ToClose { start, end, why: Some(outcome) }));
         }
         match decision {
@@ -136,11 +137,11 @@ impl OpenAsk {
     }
 
     /// Why its runs run.
-    pub(in crate::scheduler) fn cause(&self) -> TickCause {
+    pub(in crate::scheduler) fn cause(&self) -> RunCause {
         let id = self.row.request.id;
         match self.row.request.what {
-            Ask::Trigger { .. } => TickCause::Triggered { id },
-            _ => TickCause::Backfilled { id },
+            JobAction::Trigger { .. } => RunCause::Triggered { id },
+            _ => RunCause::Backfilled { id },
         }
     }
 
@@ -174,9 +175,9 @@ impl OpenAsk {
 }
 
 /// The ticks of a request, or why it is refused.
-fn ticks(what: &Ask, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
+fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
     let (from, until) = match what {
-        Ask::Backfill { from, until, .. } => (*from, *until),
+        JobAction::Backfill { from, until, .. } => (*from, *until),
         _ => return Ok([asked].into()),
     };
     let schedule = &job.schedule;
@@ -187,7 +188,7 @@ fn ticks(what: &Ask, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, A
         )
         .into());
     }
-    let show = |at| schedule.show(at);
+    let show = |at| schedule.format(at);
     if until <= from {
         let why = format!("the span from {} until {} is empty: its end is excluded", show(from), show(until));
         return Err(why.into());
@@ -215,7 +216,7 @@ fn ticks(what: &Ask, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, A
 mod tests {
     use crate::{
         node::FencingToken,
-        scheduler::{Delivery, RequestId, TickRecord, every},
+        scheduler::{Delivery, RequestId, RunRecord, every},
     };
     use {
         super::*,
@@ -226,25 +227,25 @@ mod tests {
         Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) }).into()
     }
 
-    fn request(from: u64, until: u64) -> Request {
-        let what = Ask::Backfill { job: "j".into(), from: at(from), until: at(until) };
+    fn request(from: u64, until: u64) -> JobRequest {
+        let what = JobAction::Backfill { job: "j".into(), from: at(from), until: at(until) };
         let id = RequestId::from_u128(1);
-        Request { id, by: "me".into(), at: at(5_000), valid_for: 60 * SECOND, what }
+        JobRequest { id, by: "me".into(), at: at(5_000), valid_for: 60 * SECOND, what }
     }
 
-    fn ledger(records: Vec<(Arc<str>, Record)>) -> Sealed {
-        Sealed::new(vec![node(at(0), records), node(at(0), vec![]), node(at(0), vec![])], 2, SECOND)
+    fn ledger(records: Vec<(Arc<str>, Record)>) -> LedgerSnapshot {
+        LedgerSnapshot::new(vec![node(at(0), records), node(at(0), vec![]), node(at(0), vec![])], 2, SECOND)
     }
 
     #[test]
     fn a_span_holds_its_beginning_and_not_its_end() {
-        let ask = OpenAsk::accept(request(10, 13), &job(), at(5_000)).unwrap();
+        let ask = OpenRequest::accept(request(10, 13), &job(), at(5_000)).unwrap();
         assert_eq!(ask.ticks, [at(10), at(11), at(12)]);
-        let Answer::Accepted { count, .. } = ask.row.answer else { panic!("accepted") };
+        let JobResponse::Accepted { count, .. } = ask.row.answer else { panic!("accepted") };
         assert_eq!(count, 3);
-        let trigger = Request { what: Ask::Trigger { job: "j".into() }, ..request(0, 0) };
+        let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
         assert_eq!(
-            OpenAsk::accept(trigger, &job(), at(5_001)).unwrap().ticks,
+            OpenRequest::accept(trigger, &job(), at(5_001)).unwrap().ticks,
             [at(5_000)],
             "when it was asked"
         );
@@ -252,53 +253,53 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_empty_is_refused_with_the_number() {
-        let why = |from, until| OpenAsk::accept(request(from, until), &job(), at(0)).unwrap_err();
+        let why = |from, until| OpenRequest::accept(request(from, until), &job(), at(0)).unwrap_err();
         assert!(why(10, 10).contains("is empty"));
-        assert!(OpenAsk::accept(request(0, 1_000), &job(), at(0)).is_ok());
+        assert!(OpenRequest::accept(request(0, 1_000), &job(), at(0)).is_ok());
         assert!(why(0, 1_001).contains("holds 1001 ticks; ask for at most 1000"), "{}", why(0, 1_001));
         assert!(why(0, 2_000_000).contains("holds at least 100000 ticks"));
         let daily = crate::scheduler::Cron::parse("0 3 1 1 *").unwrap();
         let rare = Job::new("j", daily, |_| async { Ok::<(), String>(()) });
-        assert!(OpenAsk::accept(request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
+        assert!(OpenRequest::accept(request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
     }
 
     #[test]
     fn the_next_leader_goes_on_where_the_row_stands() {
-        let mut ask = OpenAsk::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        let mut ask = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
         ask.ended(at(5_001));
-        let record = |row: &AskRow, term| {
+        let record = |row: &RequestRow, term| {
             let term = FencingToken::new(term);
             Record { at: FOR_EVER.as_micros(), term, last: false, value: row.to_value() }
         };
-        let (found, over) = AskRow::find(&[None, Some(record(&ask.row, 3))]).unwrap();
+        let (found, over) = RequestRow::find(&[None, Some(record(&ask.row, 3))]).unwrap();
         assert!(!over);
-        let on = OpenAsk::resume(found, &job());
+        let on = OpenRequest::resume(found, &job());
         assert_eq!((on.left(), on.oldest()), (ask.left(), at(5_001)));
         let slower = Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         assert!(
-            OpenAsk::resume(ask.row.clone(), &slower.into()).left().is_empty(),
+            OpenRequest::resume(ask.row.clone(), &slower.into()).left().is_empty(),
             "other ticks than were asked for"
         );
         let closed = Record { at: 7, last: true, ..record(&ask.row, 3) };
-        assert!(AskRow::find(&[Some(closed), None]).unwrap().1);
+        assert!(RequestRow::find(&[Some(closed), None]).unwrap().1);
     }
 
     #[test]
     fn what_may_have_run_is_not_run_again_under_at_most_once() {
-        let ask = OpenAsk::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        let ask = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
         let Next::Run(start) = ask.next(&job(), &ledger(vec![])) else { panic!("nothing stands") };
         assert_eq!((start.tick, start.at), (at(10), at(5_000)));
         let stands = |last| {
             let (at, term) = (at(5_000), FencingToken::new(1));
-            let done = || TickRecord::done("w", SECOND, "").remembered(at, term);
-            let record = if last { done() } else { TickRecord::started("w") }.into_record(at, term);
+            let done = || RunRecord::done("w", SECOND, "").remembered(at, term);
+            let record = if last { done() } else { RunRecord::started("w") }.into_record(at, term);
             let found = || {
                 node(
                     crate::scheduler::store::snapshot::tests::at(0),
                     vec![(start.key.clone(), record.clone())],
                 )
             };
-            Sealed::new(vec![found(), found()], 2, SECOND)
+            LedgerSnapshot::new(vec![found(), found()], 2, SECOND)
         };
         let once = (*job()).clone().delivery(Delivery::AtMostOnce);
         let Next::Lost(lost, SkipReason::Started) = ask.next(&once, &stands(false)) else {
@@ -308,7 +309,7 @@ mod tests {
         assert!(matches!(ask.next(&once, &stands(true)), Next::Lost(_, SkipReason::Final)));
         let Next::Run(again) = ask.next(&job(), &stands(false)) else { panic!("at least once") };
         assert!(again.seen.is_some());
-        let forgetful = Sealed::new(vec![node(at(5_000), vec![]); 3], 2, SECOND);
+        let forgetful = LedgerSnapshot::new(vec![node(at(5_000), vec![]); 3], 2, SECOND);
         assert!(matches!(ask.next(&once, &forgetful), Next::Lost(_, SkipReason::Unknown)));
     }
 }

@@ -1,5 +1,5 @@
 use crate::scheduler::policy::Delivery;
-use crate::scheduler::store::{OpenRun, Stage, TickEnd, TickRecord};
+use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
 use crate::{
     config::majority,
     env::WallTime,
@@ -10,16 +10,16 @@ use std::{sync::Arc, time::Duration};
 
 impl Delivery {
     /// Whether to run a tick of which the ledger says this.
-    pub fn decide(self, verdict: &TickVerdict) -> Decision {
+    pub fn decide(self, verdict: &RunVerdict) -> Decision {
         match (verdict, self) {
             // The open run goes on, whatever the rule.
-            (TickVerdict::NotStarted | TickVerdict::Opened { .. }, _) => Decision::Run,
-            (TickVerdict::Started { .. } | TickVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
-            (TickVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
-            (TickVerdict::Unknown, Self::AtMostOnce) => Decision::Skip(SkipReason::Unknown),
-            (TickVerdict::Final { .. }, _) => Decision::Skip(SkipReason::Final),
-            (TickVerdict::Pruned, _) => Decision::Skip(SkipReason::Pruned),
-            (TickVerdict::NoQuorum, _) => Decision::AskAgain,
+            (RunVerdict::NotStarted | RunVerdict::Opened { .. }, _) => Decision::Run,
+            (RunVerdict::Started { .. } | RunVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
+            (RunVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
+            (RunVerdict::Unknown, Self::AtMostOnce) => Decision::Skip(SkipReason::Unknown),
+            (RunVerdict::Final { .. }, _) => Decision::Skip(SkipReason::Final),
+            (RunVerdict::Pruned, _) => Decision::Skip(SkipReason::Pruned),
+            (RunVerdict::NoQuorum, _) => Decision::AskAgain,
         }
     }
 }
@@ -75,7 +75,7 @@ impl NodeAnswer<'_> {
 
 /// What the nodes together know of a tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TickVerdict {
+pub enum RunVerdict {
     /// A majority remembers that time and has seen nothing of it; after the seal no older leader can start it.
     NotStarted,
     /// At least one node has a record, and none a final one: it may have been started, and may have failed.
@@ -115,7 +115,7 @@ pub(in crate::scheduler) fn rank(record: &Record) -> (FencingToken, Stage, &str)
 
 /// The stage of a record. One that cannot be read may have started the run.
 pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
-    TickRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
+    RunRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
 }
 
 /// Returns whether a leader may overwrite `met`, a record of an earlier term on a node, with `target` (R14).
@@ -133,10 +133,12 @@ pub fn goes_forward(before: &Record, next: &Record) -> bool {
 
 /// Returns the end that a leader makes of the end in a record that decides (R2b). *Skipped* was perhaps never at a majority:
 /// where the seal had no majority of nodes that remember the run, a later record that was may be forgotten.
-pub fn inherited(end: TickEnd, remembering: bool) -> TickEnd {
+pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     match end {
-        TickEnd::SkippedMisfire | TickEnd::SkippedOverlap | TickEnd::SkippedPaused if !remembering => {
-            TickEnd::Lost
+        RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
+            if !remembering =>
+        {
+            RunOutcome::Lost
         }
         end => end,
     }
@@ -144,10 +146,12 @@ pub fn inherited(end: TickEnd, remembering: bool) -> TickEnd {
 
 /// Returns the end of a generation that the leader ended through its slot. A later generation was never a misfire, for an
 /// earlier one may have been started.
-pub fn voided(generation: u32, end: TickEnd) -> TickEnd {
+pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     match end {
-        TickEnd::SkippedMisfire | TickEnd::SkippedOverlap | TickEnd::SkippedPaused if generation > 1 => {
-            TickEnd::Cancelled
+        RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
+            if generation > 1 =>
+        {
+            RunOutcome::Cancelled
         }
         end => end,
     }
@@ -170,7 +174,7 @@ pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
 pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
     shown.iter().find_map(|(_, record)| {
         let record = record.as_ref()?;
-        let Ok(TickRecord::Open(open)) = TickRecord::parse(&record.value) else { return None };
+        let Ok(RunRecord::Open(open)) = RunRecord::parse(&record.value) else { return None };
         let counts = |(memory, other): &&(Memory, Option<Record>)| {
             other.as_ref() == Some(record) && memory.covers(open.at.as_micros())
         };
@@ -189,33 +193,33 @@ pub fn verdict(
     quorum: usize,
     tick: WallTime,
     max_clock_offset: Duration,
-) -> TickVerdict {
+) -> RunVerdict {
     if answers.len() < quorum {
-        return TickVerdict::NoQuorum;
+        return RunVerdict::NoQuorum;
     }
     let decides = answers.iter().filter_map(|answer| answer.record).max_by_key(|record| rank(record));
     if let Some(record) = decides.filter(|record| stage(record) == Stage::Closed) {
-        return TickVerdict::Final { record: record.clone() };
+        return RunVerdict::Final { record: record.clone() };
     }
     if answers.iter().any(|answer| tick.as_micros() < answer.low_water) {
-        return TickVerdict::Pruned;
+        return RunVerdict::Pruned;
     }
     if let Some(record) = decides {
-        let written = TickRecord::parse(&record.value).ok();
-        if matches!(written, Some(TickRecord::Open(_))) {
-            return TickVerdict::Opened { record: record.clone() };
+        let written = RunRecord::parse(&record.value).ok();
+        if matches!(written, Some(RunRecord::Open(_))) {
+            return RunVerdict::Opened { record: record.clone() };
         }
         let worker = written.and_then(|written| written.worker().cloned());
-        return TickVerdict::Started { term: record.term, worker, record: record.clone() };
+        return RunVerdict::Started { term: record.term, worker, record: record.clone() };
     }
     let remember = answers.iter().filter(|answer| answer.remembers(tick, max_clock_offset)).count();
-    if remember >= quorum { TickVerdict::NotStarted } else { TickVerdict::Unknown }
+    if remember >= quorum { RunVerdict::NotStarted } else { RunVerdict::Unknown }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::TickCause;
+    use crate::scheduler::RunCause;
 
     const TICK: WallTime = WallTime::from_micros(100_000_000);
     const OFFSET: Duration = Duration::from_secs(1);
@@ -230,27 +234,27 @@ mod tests {
     }
 
     fn started(term: u64) -> Record {
-        TickRecord::started(&format!("w{term}")).into_record(TICK, FencingToken::new(term))
+        RunRecord::started(&format!("w{term}")).into_record(TICK, FencingToken::new(term))
     }
 
     fn done(term: u64) -> Record {
-        TickRecord::done("w", OFFSET, "").into_record(TICK, FencingToken::new(term))
+        RunRecord::done("w", OFFSET, "").into_record(TICK, FencingToken::new(term))
     }
 
-    fn weigh(answers: &[NodeAnswer<'_>]) -> TickVerdict {
+    fn weigh(answers: &[NodeAnswer<'_>]) -> RunVerdict {
         verdict(answers, QUORUM, TICK, OFFSET)
     }
 
     #[test]
     fn a_majority_that_remembers_nothing_means_not_started() {
-        assert_eq!(weigh(&[node(None), node(None)]), TickVerdict::NotStarted);
-        assert_eq!(weigh(&[node(None), node(None), forgetful(None)]), TickVerdict::NotStarted);
+        assert_eq!(weigh(&[node(None), node(None)]), RunVerdict::NotStarted);
+        assert_eq!(weigh(&[node(None), node(None), forgetful(None)]), RunVerdict::NotStarted);
     }
 
     #[test]
     fn without_a_majority_that_remembers_the_tick_is_unknown() {
-        assert_eq!(weigh(&[node(None), forgetful(None), forgetful(None)]), TickVerdict::Unknown);
-        assert_eq!(weigh(&[node(None), forgetful(None)]), TickVerdict::Unknown);
+        assert_eq!(weigh(&[node(None), forgetful(None), forgetful(None)]), RunVerdict::Unknown);
+        assert_eq!(weigh(&[node(None), forgetful(None)]), RunVerdict::Unknown);
     }
 
     #[test]
@@ -259,14 +263,14 @@ mod tests {
         assert!(at(TICK - OFFSET).remembers(TICK, OFFSET));
         let later = TICK - OFFSET + Duration::from_micros(1);
         assert!(!at(later).remembers(TICK, OFFSET));
-        assert_eq!(weigh(&[at(TICK - OFFSET), at(TICK - OFFSET)]), TickVerdict::NotStarted);
-        assert_eq!(weigh(&[at(TICK - OFFSET), at(later)]), TickVerdict::Unknown);
+        assert_eq!(weigh(&[at(TICK - OFFSET), at(TICK - OFFSET)]), RunVerdict::NotStarted);
+        assert_eq!(weigh(&[at(TICK - OFFSET), at(later)]), RunVerdict::Unknown);
     }
 
     #[test]
     fn one_record_on_one_node_is_a_start() {
         let (old, new) = (started(3), started(5));
-        let expect = TickVerdict::Started {
+        let expect = RunVerdict::Started {
             term: FencingToken::new(5),
             worker: Some("w5".into()),
             record: new.clone(),
@@ -277,7 +281,7 @@ mod tests {
     }
 
     fn skipped(term: u64) -> Record {
-        let skipped = TickRecord::closed("w", TickEnd::SkippedMisfire, "");
+        let skipped = RunRecord::closed("w", RunOutcome::SkippedMisfire, "");
         skipped.into_record(TICK, FencingToken::new(term))
     }
 
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn the_record_of_the_highest_term_decides_closed_or_not() {
         let (old, new) = (skipped(3), started(5));
-        let expect = TickVerdict::Started {
+        let expect = RunVerdict::Started {
             term: FencingToken::new(5),
             worker: Some("w5".into()),
             record: new.clone(),
@@ -293,7 +297,7 @@ mod tests {
         assert_eq!(weigh(&[node(Some(&old)), node(Some(&new))]), expect);
         assert_eq!(weigh(&[node(Some(&new)), node(Some(&old))]), expect);
         let done = done(6);
-        let expect = TickVerdict::Final { record: done.clone() };
+        let expect = RunVerdict::Final { record: done.clone() };
         assert_eq!(weigh(&[node(Some(&new)), node(Some(&done)), node(Some(&old))]), expect);
         assert_eq!(weigh(&[forgetful(Some(&done)), forgetful(None)]), expect, "on whichever node it is");
     }
@@ -306,9 +310,9 @@ mod tests {
         assert!(!overwrites(&target, Some(&started(2)), &met, false));
         assert!(overwrites(&skipped(7), None, &met, false), "an end is written over anything");
         assert!(goes_forward(&started(3), &done(3)) && !goes_forward(&done(3), &started(3)));
-        assert_eq!(inherited(TickEnd::SkippedMisfire, false), TickEnd::Lost);
-        assert_eq!(inherited(TickEnd::Done, false), TickEnd::Done);
-        assert_eq!(voided(2, TickEnd::SkippedPaused), TickEnd::Cancelled);
+        assert_eq!(inherited(RunOutcome::SkippedMisfire, false), RunOutcome::Lost);
+        assert_eq!(inherited(RunOutcome::Done, false), RunOutcome::Done);
+        assert_eq!(voided(2, RunOutcome::SkippedPaused), RunOutcome::Cancelled);
         assert_eq!((first_opened(true), first_opened(false)), (1, 2));
     }
 
@@ -323,12 +327,12 @@ mod tests {
                 take_by: at,
                 horizon: at,
                 delivery: Delivery::AtMostOnce,
-                cause: TickCause::Scheduled,
+                cause: RunCause::Scheduled,
                 term: FencingToken::new(1),
                 state: None,
                 cancel: None,
             };
-            TickRecord::Open(open).into_record(TICK, FencingToken::new(term))
+            RunRecord::Open(open).into_record(TICK, FencingToken::new(term))
         };
         let shown =
             |since: WallTime, record: Option<Record>| (Memory { since, max_clock_offset: OFFSET }, record);
@@ -352,22 +356,22 @@ mod tests {
     #[test]
     fn too_few_answers_say_nothing() {
         let record = started(5);
-        assert_eq!(weigh(&[]), TickVerdict::NoQuorum);
-        assert_eq!(weigh(&[node(None)]), TickVerdict::NoQuorum);
-        assert_eq!(weigh(&[node(Some(&record))]), TickVerdict::NoQuorum);
+        assert_eq!(weigh(&[]), RunVerdict::NoQuorum);
+        assert_eq!(weigh(&[node(None)]), RunVerdict::NoQuorum);
+        assert_eq!(weigh(&[node(Some(&record))]), RunVerdict::NoQuorum);
     }
 
     #[test]
     fn below_the_low_water_mark_nothing_runs() {
         let mark = |low_water| NodeAnswer { low_water, ..node(None) };
-        assert_eq!(weigh(&[mark(TICK.as_micros() + 1), mark(0)]), TickVerdict::Pruned);
-        assert_eq!(weigh(&[mark(TICK.as_micros()), mark(0)]), TickVerdict::NotStarted);
+        assert_eq!(weigh(&[mark(TICK.as_micros() + 1), mark(0)]), RunVerdict::Pruned);
+        assert_eq!(weigh(&[mark(TICK.as_micros()), mark(0)]), RunVerdict::NotStarted);
     }
 
     #[test]
     fn a_record_that_cannot_be_read_is_still_a_start() {
         let record = Record { value: "?".into(), ..started(5) };
-        let TickVerdict::Started { worker, .. } = weigh(&[node(Some(&record)), node(None)]) else {
+        let RunVerdict::Started { worker, .. } = weigh(&[node(Some(&record)), node(None)]) else {
             panic!("a record stands")
         };
         assert_eq!(worker, None);
@@ -377,14 +381,14 @@ mod tests {
     fn delivery_decides() {
         use Decision::{AskAgain, Run, Skip};
         let record = started(5);
-        let begun = TickVerdict::Started { term: record.term, worker: None, record: record.clone() };
+        let begun = RunVerdict::Started { term: record.term, worker: None, record: record.clone() };
         let table = [
-            (TickVerdict::NotStarted, Run, Run),
+            (RunVerdict::NotStarted, Run, Run),
             (begun, Skip(SkipReason::Started), Run),
-            (TickVerdict::Unknown, Skip(SkipReason::Unknown), Run),
-            (TickVerdict::Final { record }, Skip(SkipReason::Final), Skip(SkipReason::Final)),
-            (TickVerdict::Pruned, Skip(SkipReason::Pruned), Skip(SkipReason::Pruned)),
-            (TickVerdict::NoQuorum, AskAgain, AskAgain),
+            (RunVerdict::Unknown, Skip(SkipReason::Unknown), Run),
+            (RunVerdict::Final { record }, Skip(SkipReason::Final), Skip(SkipReason::Final)),
+            (RunVerdict::Pruned, Skip(SkipReason::Pruned), Skip(SkipReason::Pruned)),
+            (RunVerdict::NoQuorum, AskAgain, AskAgain),
         ];
         for (verdict, at_most, at_least) in table {
             assert_eq!(Delivery::AtMostOnce.decide(&verdict), at_most, "{verdict:?}");

@@ -2,7 +2,7 @@ use crate::env::WallTime;
 use crate::scheduler::{Schedule, policy::Jitter};
 use std::time::Duration;
 
-/// The most ticks that one [`Due`] holds.
+/// The most ticks that one [`DueTicks`] holds.
 pub const DUE_MAX: usize = 10_000;
 
 /// The smallest step of a wall clock.
@@ -92,18 +92,18 @@ impl RunAll {
 
 /// What is to do now, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Due {
+pub struct DueTicks {
     /// The ticks to run, oldest first; at most [`DUE_MAX`].
     pub run: Vec<WallTime>,
     /// The spans of ticks that will not run, oldest first.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<MisfiredTicks>,
     /// The next tick, not yet due.
     pub next: Option<WallTime>,
 }
 
 /// A span of ticks that will not run. (Not a list: an outage may have cost millions.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct MisfiredTicks {
     /// The first of them.
     pub first: WallTime,
     /// The last of them.
@@ -112,7 +112,7 @@ pub struct Skipped {
     pub why: MisfireReason,
 }
 
-impl Skipped {
+impl MisfiredTicks {
     /// What is left of the span without the ticks that `stand` in the ledger, oldest first: somebody has run those.
     pub(in crate::scheduler) fn without(
         self,
@@ -146,7 +146,7 @@ pub enum MisfireReason {
     },
     /// A later tick stands for them.
     #[error("they were missed, and the run of {by:?} stands for all (`run-once`)")]
-    StoodFor {
+    Replaced {
         /// The tick that runs.
         by: WallTime,
     },
@@ -171,7 +171,7 @@ pub fn due(
     from: WallTime,
     now: WallTime,
     late_after: Duration,
-) -> Due {
+) -> DueTicks {
     due_with(schedule, misfire, Jitter::default(), from, now, late_after)
 }
 
@@ -183,18 +183,18 @@ pub(in crate::scheduler) fn due_with(
     from: WallTime,
     now: WallTime,
     late_after: Duration,
-) -> Due {
+) -> DueTicks {
     if schedule.is_after_end() {
         // One at a time, and none is ever too late: only its end brings the next one.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
-        return Due { run, skipped: Vec::new(), next: next.first().copied() };
+        return DueTicks { run, skipped: Vec::new(), next: next.first().copied() };
     }
     let upto = |at| jitter.upto(schedule, at);
     let (clock, now) = (now, upto(now));
     let next = schedule.next_after(from.max(now));
     if now <= from {
-        return Due { next, ..Due::default() };
+        return DueTicks { next, ..DueTicks::default() };
     }
     let mut skipped = Vec::new();
     let mut skip = |after, until, why| skipped.extend(span(schedule, after, until, why));
@@ -211,7 +211,7 @@ pub(in crate::scheduler) fn due_with(
         Misfire::RunOnce { within } => {
             skip(from, window, MisfireReason::Window { within });
             if let Some(last) = schedule.last_within(window, on_time) {
-                skip(window, before(last), MisfireReason::StoodFor { by: last });
+                skip(window, before(last), MisfireReason::Replaced { by: last });
                 run.push(last);
             }
             on_time
@@ -230,7 +230,7 @@ pub(in crate::scheduler) fn due_with(
             run.extend(at_most(schedule, cut, now, room).unwrap_or_default());
         }
     }
-    Due { run, skipped, next }
+    DueTicks { run, skipped, next }
 }
 
 fn before(at: WallTime) -> WallTime {
@@ -244,9 +244,9 @@ fn at_most(schedule: &Schedule, after: WallTime, until: WallTime, room: usize) -
     (ticks.len() <= room).then_some(ticks)
 }
 
-fn span(schedule: &Schedule, after: WallTime, until: WallTime, why: MisfireReason) -> Option<Skipped> {
+fn span(schedule: &Schedule, after: WallTime, until: WallTime, why: MisfireReason) -> Option<MisfiredTicks> {
     let first = schedule.next_after(after).filter(|tick| *tick <= until)?;
-    Some(Skipped { first, last: schedule.last_within(after, until)?, why })
+    Some(MisfiredTicks { first, last: schedule.last_within(after, until)?, why })
 }
 
 #[cfg(test)]
@@ -267,7 +267,7 @@ mod tests {
     }
 
     /// Ten minutes of a minutely job were missed; it is 30 s past the last tick.
-    fn missed(rule: Misfire) -> Due {
+    fn missed(rule: Misfire) -> DueTicks {
         due(&minutely(), rule, at(0), at(630), Duration::from_secs(10))
     }
 
@@ -275,7 +275,7 @@ mod tests {
     fn a_tick_in_time_runs_under_every_rule() {
         for rule in [Misfire::Skip, RunOnce::within(Duration::ZERO), RunAll::within(MINUTE)] {
             let plan = due(&minutely(), rule, at(0), at(60), SECOND);
-            assert_eq!(plan, Due { run: vec![at(60)], skipped: vec![], next: Some(at(120)) }, "{rule}");
+            assert_eq!(plan, DueTicks { run: vec![at(60)], skipped: vec![], next: Some(at(120)) }, "{rule}");
             let plan = due(&minutely(), rule, at(0), at(61), SECOND);
             assert_eq!(plan.run, [at(60)], "{rule}: late by just what is allowed");
         }
@@ -285,16 +285,16 @@ mod tests {
     fn nothing_at_or_before_from_is_looked_at() {
         let all = RunAll::within(MINUTE * 60);
         let plan = due(&minutely(), all, at(60), at(119), MINUTE * 2);
-        assert_eq!(plan, Due { run: vec![], skipped: vec![], next: Some(at(120)) });
+        assert_eq!(plan, DueTicks { run: vec![], skipped: vec![], next: Some(at(120)) });
         let stepped_back = due(&minutely(), all, at(600), at(100), MINUTE);
-        assert_eq!(stepped_back, Due { run: vec![], skipped: vec![], next: Some(at(660)) });
+        assert_eq!(stepped_back, DueTicks { run: vec![], skipped: vec![], next: Some(at(660)) });
     }
 
     #[test]
     fn skip_skips_what_is_late() {
         let plan = missed(Misfire::Skip);
         assert_eq!(plan.run, []);
-        assert_eq!(plan.skipped, [Skipped { first: at(60), last: at(600), why: MisfireReason::Rule }]);
+        assert_eq!(plan.skipped, [MisfiredTicks { first: at(60), last: at(600), why: MisfireReason::Rule }]);
     }
 
     #[test]
@@ -302,12 +302,12 @@ mod tests {
         let plan = missed(RunOnce::within(MINUTE * 4));
         assert_eq!(plan.run, [at(600)]);
         let window = MisfireReason::Window { within: MINUTE * 4 };
-        let stood_for = MisfireReason::StoodFor { by: at(600) };
+        let stood_for = MisfireReason::Replaced { by: at(600) };
         assert_eq!(
             plan.skipped,
             [
-                Skipped { first: at(60), last: at(360), why: window },
-                Skipped { first: at(420), last: at(540), why: stood_for },
+                MisfiredTicks { first: at(60), last: at(360), why: window },
+                MisfiredTicks { first: at(420), last: at(540), why: stood_for },
             ]
         );
         assert_eq!(missed(RunOnce::within(SECOND * 29)).run, [], "the window has passed");
@@ -325,7 +325,7 @@ mod tests {
         let plan = missed(RunAll::within(MINUTE * 4));
         assert_eq!(plan.run, [at(420), at(480), at(540), at(600)]);
         let window = MisfireReason::Window { within: MINUTE * 4 };
-        assert_eq!(plan.skipped, [Skipped { first: at(60), last: at(360), why: window }]);
+        assert_eq!(plan.skipped, [MisfiredTicks { first: at(60), last: at(360), why: window }]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod retry;
 pub use delivery::Delivery;
 pub(super) use jitter::Jitter;
 pub(super) use misfire::due_with;
-pub use misfire::{DUE_MAX, Due, Misfire, MisfireReason, RunAll, RunOnce, Skipped, due};
+pub use misfire::{DUE_MAX, DueTicks, Misfire, MisfireReason, MisfiredTicks, RunAll, RunOnce, due};
 pub use overlap::Overlap;
 pub use placement::Placement;
 pub use retry::Retry;

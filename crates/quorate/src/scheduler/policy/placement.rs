@@ -14,16 +14,16 @@ pub enum Placement {
     /// On any worker that [runs](super::super::Scheduler::run) a scheduler with the job, whether it leads or not. The leader
     /// *opens* a run in its ledger, where the overlap rule permits two TTLs before the tick, and a worker takes it. A worker
     /// that crashes keeps its run until the TTL is over. A cancellation reaches the worker within about a second. Without a leader no further
-    /// run is opened. What a run leaves ([`Tick::set_state`](super::super::Tick::set_state), its output and its last error)
+    /// run is opened. What a run leaves ([`RunContext::set_state`](super::super::RunContext::set_state), its output and its last error)
     /// is limited to 1 KiB together.
-    Spread,
+    AnyWorker,
 }
 
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Leader => "leader",
-            Self::Spread => "spread",
+            Self::AnyWorker => "any-worker",
         })
     }
 }

@@ -1,8 +1,8 @@
-use crate::scheduler::run::{Hold, Tick, context::Said};
+use crate::scheduler::run::{RunContext, RunGuard, context::RunOutput};
 use crate::{
     env::{BootTime, WallTime},
     panic,
-    scheduler::{Delivery, Job, TickCause, TickEnd},
+    scheduler::{Delivery, Job, RunCause, RunOutcome},
 };
 use futures_util::FutureExt;
 use std::{
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 /// A run about to be made: a handler, and under what it runs.
 #[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Work {
+pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: TickCause,
-    pub(in crate::scheduler) hold: Hold,
+    pub(in crate::scheduler) cause: RunCause,
+    pub(in crate::scheduler) hold: RunGuard,
     /// What the handler says beside its result.
-    pub(in crate::scheduler) said: Said,
+    pub(in crate::scheduler) said: RunOutput,
     pub(in crate::scheduler) cancel: Cancel,
     /// How long a run that is cancelled has to end.
     pub(in crate::scheduler) grace: Duration,
@@ -29,8 +29,8 @@ pub(in crate::scheduler) struct Work {
 
 /// How a run ended.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Worked {
-    pub(in crate::scheduler) end: WorkEnd,
+pub(in crate::scheduler) struct ExecutionResult {
+    pub(in crate::scheduler) end: ExecutionEnd,
     /// The last error, or why it was cancelled; may be empty.
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) attempts: u32,
@@ -42,7 +42,7 @@ pub(in crate::scheduler) struct Worked {
 
 /// In which way a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scheduler) enum WorkEnd {
+pub(in crate::scheduler) enum ExecutionEnd {
     Done,
     Failed,
     TimedOut,
@@ -52,14 +52,14 @@ pub(in crate::scheduler) enum WorkEnd {
     Interrupted,
 }
 
-impl WorkEnd {
+impl ExecutionEnd {
     /// How the run's tick has ended; `None` where it runs again.
-    pub(in crate::scheduler) fn of_tick(self) -> Option<TickEnd> {
+    pub(in crate::scheduler) fn of_tick(self) -> Option<RunOutcome> {
         match self {
-            Self::Done => Some(TickEnd::Done),
-            Self::Failed => Some(TickEnd::Failed),
-            Self::TimedOut => Some(TickEnd::TimedOut),
-            Self::Cancelled => Some(TickEnd::Cancelled),
+            Self::Done => Some(RunOutcome::Done),
+            Self::Failed => Some(RunOutcome::Failed),
+            Self::TimedOut => Some(RunOutcome::TimedOut),
+            Self::Cancelled => Some(RunOutcome::Cancelled),
             Self::Interrupted => None,
         }
     }
@@ -138,50 +138,50 @@ impl Signals {
     ///
     /// The mark of the handler counts before the result: a run that was cut short has not done its work, whatever it
     /// returns.
-    fn decide(self, attempt: WorkEnd, delivery: Delivery) -> Option<WorkEnd> {
+    fn decide(self, attempt: ExecutionEnd, delivery: Delivery) -> Option<ExecutionEnd> {
         match attempt {
             // The handler came to its own end, even if it was told to stop meanwhile.
-            WorkEnd::Done if !self.marked => Some(WorkEnd::Done),
+            ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
             // A handler that is told to stop cannot tell a cancellation from a step-down.
             _ if self.over || self.marked && !self.for_good => Some(interrupted(delivery)),
-            _ if self.cancelled || self.for_good => Some(WorkEnd::Cancelled),
+            _ if self.cancelled || self.for_good => Some(ExecutionEnd::Cancelled),
             _ => None,
         }
     }
 }
 
 /// Returns how an interrupted run ends. Under at-most-once it has ended, for no worker starts it again.
-fn interrupted(delivery: Delivery) -> WorkEnd {
+fn interrupted(delivery: Delivery) -> ExecutionEnd {
     match delivery {
-        Delivery::AtLeastOnce => WorkEnd::Interrupted,
-        Delivery::AtMostOnce => WorkEnd::Cancelled,
+        Delivery::AtLeastOnce => ExecutionEnd::Interrupted,
+        Delivery::AtMostOnce => ExecutionEnd::Cancelled,
     }
 }
 
-impl Work {
+impl Execution {
     /// Makes its attempts, one after another. Dropping it drops the handler.
-    pub(in crate::scheduler) async fn run(self) -> Worked {
+    pub(in crate::scheduler) async fn run(self) -> ExecutionResult {
         let env = self.hold.env().clone();
         let began = env.now();
         let said = self.said.clone();
         let mut attempts = 0;
         let (end, reason) = loop {
             if self.cancel.is_for_good() {
-                break (WorkEnd::Cancelled, String::new());
+                break (ExecutionEnd::Cancelled, String::new());
             }
             attempts += 1;
             let (attempt, error) = self.attempt(attempts, &said).await;
             let signals = self.signals(&said);
             if let Some(end) = signals.decide(attempt, self.job.delivery) {
                 let error =
-                    if attempt == WorkEnd::Done && signals.marked { MARKED.to_owned() } else { error };
+                    if attempt == ExecutionEnd::Done && signals.marked { MARKED.to_owned() } else { error };
                 break (end, error);
             }
             let Some(pause) = self.job.retries.pause(attempts, env.random()) else { break (attempt, error) };
             tracing::debug!(job = &*self.job.name, attempts, ?pause, "tried again: {error}");
             tokio::select! { biased;
                 () = self.hold.step_down_token().cancelled() => break (interrupted(self.job.delivery), error),
-                () = self.cancel.stop.cancelled() => break (WorkEnd::Cancelled, error),
+                () = self.cancel.stop.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
             // A clone of the tick may have been marked in the pause.
@@ -190,15 +190,15 @@ impl Work {
             }
         };
         let reason: Arc<str> = match end {
-            WorkEnd::Cancelled if !self.cancel.why().is_empty() => self.cancel.why(),
+            ExecutionEnd::Cancelled if !self.cancel.why().is_empty() => self.cancel.why(),
             _ => reason.into(),
         };
         let (state, output) = said.take();
-        let state = state.filter(|_| end == WorkEnd::Done);
-        Worked { end, reason, attempts, took: env.now().since(began), state, output }
+        let state = state.filter(|_| end == ExecutionEnd::Done);
+        ExecutionResult { end, reason, attempts, took: env.now().since(began), state, output }
     }
 
-    fn signals(&self, said: &Said) -> Signals {
+    fn signals(&self, said: &RunOutput) -> Signals {
         Signals {
             marked: said.is_interrupted(),
             over: self.hold.is_over(),
@@ -208,11 +208,11 @@ impl Work {
     }
 
     /// Makes one attempt. Returns whether it was done, failed or timed out, and its error.
-    async fn attempt(&self, attempt: u32, said: &Said) -> (WorkEnd, String) {
+    async fn attempt(&self, attempt: u32, said: &RunOutput) -> (ExecutionEnd, String) {
         let env = self.hold.env();
         let stop = self.hold.step_down_token().child_token();
         let timeout_at = self.job.timeout.map(|timeout| env.now() + timeout);
-        let tick = Tick {
+        let tick = RunContext {
             job: Arc::clone(&self.job.name),
             at: self.tick,
             cause: self.cause,
@@ -231,16 +231,16 @@ impl Work {
         };
         tokio::select! { biased;
             done = &mut work => match done {
-                Ok(Ok(())) => (WorkEnd::Done, String::new()),
-                Ok(Err(error)) => (WorkEnd::Failed, error),
-                Err(caught) => (WorkEnd::Failed, format!("panicked: {}", panic::message(&*caught))),
+                Ok(Ok(())) => (ExecutionEnd::Done, String::new()),
+                Ok(Err(error)) => (ExecutionEnd::Failed, error),
+                Err(caught) => (ExecutionEnd::Failed, format!("panicked: {}", panic::message(&*caught))),
             },
-            () = dropped => (WorkEnd::Failed, "did not stop, and was dropped".to_owned()),
+            () = dropped => (ExecutionEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
                 // It has the grace to end in good order, as at a step-down; whatever it says then, it took too long.
                 let _ = env.before(env.now() + self.grace, work).await;
-                (WorkEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
+                (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }
         }
     }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_mark_of_the_handler_counts_before_its_result() {
-        use WorkEnd::{Cancelled, Done, Failed, Interrupted, TimedOut};
+        use ExecutionEnd::{Cancelled, Done, Failed, Interrupted, TimedOut};
         let none = Signals::default();
         let marked = Signals { marked: true, ..none };
         let over = Signals { over: true, ..none };

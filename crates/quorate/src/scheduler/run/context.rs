@@ -1,10 +1,10 @@
-use crate::scheduler::run::Hold;
+use crate::scheduler::run::RunGuard;
 use crate::{
     election::Term,
     env::{BootTime, WallTime},
     lease::LeaseLost,
     node::FencingToken,
-    scheduler::{TickCause, store::tail},
+    scheduler::{RunCause, store::tail},
 };
 use std::{
     sync::{
@@ -22,20 +22,20 @@ const SLOT_STATE_MAX: usize = 512;
 
 /// What a job's handler is given.
 #[derive(Clone, Debug)]
-pub struct Tick {
+pub struct RunContext {
     pub(in crate::scheduler) job: Arc<str>,
     pub(in crate::scheduler) at: WallTime,
-    pub(in crate::scheduler) cause: TickCause,
+    pub(in crate::scheduler) cause: RunCause,
     pub(in crate::scheduler) attempt: u32,
-    pub(in crate::scheduler) hold: Hold,
+    pub(in crate::scheduler) hold: RunGuard,
     pub(in crate::scheduler) stop: CancellationToken,
     pub(in crate::scheduler) timeout_at: Option<BootTime>,
-    pub(in crate::scheduler) said: Said,
+    pub(in crate::scheduler) said: RunOutput,
 }
 
 /// What the handler says beside its result: over all attempts of one run.
 #[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Said(Arc<Inner>);
+pub(in crate::scheduler) struct RunOutput(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -52,7 +52,7 @@ struct Words {
     output: Option<Arc<str>>,
 }
 
-impl Tick {
+impl RunContext {
     /// The job's name.
     pub fn job(&self) -> &Arc<str> {
         &self.job
@@ -64,13 +64,13 @@ impl Tick {
     }
 
     /// Why it runs.
-    pub fn cause(&self) -> TickCause {
+    pub fn cause(&self) -> RunCause {
         self.cause
     }
 
     /// Whether the run makes up for a tick that was missed or interrupted.
-    pub fn is_made_up(&self) -> bool {
-        self.cause == TickCause::MadeUp
+    pub fn is_catch_up(&self) -> bool {
+        self.cause == RunCause::CatchUp
     }
 
     /// Which attempt of this run it is, from 1.
@@ -81,8 +81,8 @@ impl Tick {
     /// The term under which it runs; `None` for a run of a job that is placed on any worker, which runs under a claim.
     pub fn term(&self) -> Option<&Term> {
         match &self.hold {
-            Hold::Term(term) => Some(term),
-            Hold::Claim(..) => None,
+            RunGuard::Term(term) => Some(term),
+            RunGuard::Claim(..) => None,
         }
     }
 
@@ -124,12 +124,12 @@ impl Tick {
         self.hold.work_until()
     }
 
-    /// How long it is until [`Tick::deadline`]; zero once that has passed.
+    /// How long it is until [`RunContext::deadline`]; zero once that has passed.
     pub fn remaining(&self) -> Duration {
         self.deadline().map_or(Duration::ZERO, |at| self.hold.env().now().until(at))
     }
 
-    /// What an earlier run of the job, or an earlier attempt of this one, has left with [`Tick::set_state`].
+    /// What an earlier run of the job, or an earlier attempt of this one, has left with [`RunContext::set_state`].
     pub fn state(&self) -> Option<Arc<str>> {
         let words = self.said.words();
         words.state.clone().or_else(|| words.before.clone())
@@ -143,9 +143,9 @@ impl Tick {
     /// [`StateError`] where it is over 1,024 bytes long, or, of a run on any worker, over 512 bytes as JSON.
     pub fn set_state(&self, text: &str) -> Result<(), StateError> {
         let (length, most) = match self.hold {
-            Hold::Term(_) => (text.len(), STATE_MAX),
+            RunGuard::Term(_) => (text.len(), STATE_MAX),
             // It travels in the slot's result, beside all else that is recorded of the run.
-            Hold::Claim(..) => {
+            RunGuard::Claim(..) => {
                 (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), SLOT_STATE_MAX)
             }
         };
@@ -157,7 +157,7 @@ impl Tick {
     }
 
     /// What came out of the run, for the history; only its tail is kept, and only where the job asks for that
-    /// ([`Job::keep_output`](super::super::Job::keep_output)). Said again it replaces what was said before.
+    /// ([`Job::keep_output`](super::super::Job::keep_output)). RunOutput again it replaces what was said before.
     pub fn set_output(&self, text: &str) {
         let keep = self.said.0.keep_output;
         if keep > 0 {
@@ -169,7 +169,7 @@ impl Tick {
     /// not come to its own end, for instance because a process that did it was killed.
     ///
     /// The mark counts before the result: whether the handler returns `Ok` or an error, panics, or times out, that result
-    /// is not recorded, the attempt is not retried, and the [state](Tick::set_state) is not kept. At least once, the tick
+    /// is not recorded, the attempt is not retried, and the [state](RunContext::set_state) is not kept. At least once, the tick
     /// runs again, under this leader or the next, or on any worker where the job is placed so. At most once, it ends as
     /// *cancelled*. A run that was cancelled, on request or for a later tick, ends so all the same.
     pub fn mark_interrupted(&self) {
@@ -181,13 +181,13 @@ impl Tick {
     /// another user. Cannot be taken back.
     pub fn end_without_release(&self) {
         match &self.hold {
-            Hold::Term(term) => term.end_without_release(),
-            Hold::Claim(..) => self.said.0.unreleased.store(true, Ordering::Release),
+            RunGuard::Term(term) => term.end_without_release(),
+            RunGuard::Claim(..) => self.said.0.unreleased.store(true, Ordering::Release),
         }
     }
 }
 
-impl Said {
+impl RunOutput {
     pub(in crate::scheduler) fn new(state: Option<Arc<str>>, keep_output: usize) -> Self {
         let words = Mutex::new(Words { before: state, ..Words::default() });
         let (interrupted, unreleased) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 /// Under what a tick runs: what it may run for as long as it is held.
 #[derive(Clone, Debug)]
-pub(in crate::scheduler) enum Hold {
+pub(in crate::scheduler) enum RunGuard {
     /// The leader's term.
     Term(Term),
     /// The claim of the run's slot.
     Claim(Arc<Lease>, Env),
 }
 
-impl Hold {
+impl RunGuard {
     /// The fencing token, if it is held at this moment.
     pub(in crate::scheduler) fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         match self {

@@ -7,7 +7,7 @@ pub(super) mod on_leader;
 pub(super) mod opened;
 pub(super) mod worker;
 
-pub(super) use attempts::{Cancel, Work, WorkEnd, Worked, on_request};
-pub(super) use context::Said;
-pub use context::{StateError, Tick};
-pub(super) use guard::Hold;
+pub(super) use attempts::{Cancel, Execution, ExecutionEnd, ExecutionResult, on_request};
+pub(super) use context::RunOutput;
+pub use context::{RunContext, StateError};
+pub(super) use guard::RunGuard;

@@ -1,9 +1,9 @@
 //! One run of one tick: *started* to a majority, a last look, the work, *done*.
 
 use crate::scheduler::{
-    plan::job_plan::Start,
+    plan::job_plan::PendingRun,
     store::{
-        row_writer::Rows,
+        row_writer::RowWriter,
         run_writer::{NotWritten, RunWriter},
     },
 };
@@ -14,8 +14,8 @@ use crate::{
     node::{FencingToken, Record},
     sabotage::Sabotage,
     scheduler::{
-        Delivery, Job, TickCause, TickEnd, TickRecord,
-        run::{Cancel, Hold, Said, Work, Worked},
+        Delivery, Job, RunCause, RunOutcome, RunRecord,
+        run::{Cancel, Execution, ExecutionResult, RunGuard, RunOutput},
     },
 };
 use std::{
@@ -26,11 +26,11 @@ use std::{
 /// A tick about to run.
 pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) job: Arc<Job>,
-    pub(in crate::scheduler) start: Start,
+    pub(in crate::scheduler) start: PendingRun,
     pub(in crate::scheduler) writer: RunWriter,
     pub(in crate::scheduler) term: Term,
-    pub(in crate::scheduler) rows: Rows,
-    pub(in crate::scheduler) state: JobState,
+    pub(in crate::scheduler) rows: RowWriter,
+    pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) began: Began,
     pub(in crate::scheduler) grace: Duration,
@@ -41,7 +41,7 @@ pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>
 
 /// What a job's runs leave to each other.
 #[derive(Clone, Debug)]
-pub(in crate::scheduler) struct JobState {
+pub(in crate::scheduler) struct SavedState {
     key: Arc<str>,
     standing: Arc<Mutex<StateRow>>,
 }
@@ -53,7 +53,7 @@ pub(in crate::scheduler) struct StateRow {
     pub(in crate::scheduler) text: Option<Arc<str>>,
 }
 
-impl JobState {
+impl SavedState {
     /// What the keys of states begin with.
     pub(in crate::scheduler) const PREFIX: &str = "state/";
 
@@ -67,14 +67,14 @@ impl JobState {
     }
 
     /// Leaves it to pruning: its job was removed.
-    pub(in crate::scheduler) fn close(&self, rows: &Rows, now: WallTime) {
+    pub(in crate::scheduler) fn close(&self, rows: &RowWriter, now: WallTime) {
         if let Some(value) = self.next_value() {
             rows.close(&self.key, value, now, false);
         }
     }
 
     /// Has it stay again: its job has come back.
-    pub(in crate::scheduler) fn keep(&self, rows: &Rows) {
+    pub(in crate::scheduler) fn keep(&self, rows: &RowWriter) {
         if let Some(value) = self.next_value() {
             rows.put(&self.key, value);
         }
@@ -96,7 +96,7 @@ impl JobState {
     pub(in crate::scheduler) fn leave(
         &self,
         text: Arc<str>,
-        rows: &Rows,
+        rows: &RowWriter,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         *standing = StateRow { rev: standing.rev + 1, text: Some(text) };
@@ -107,35 +107,35 @@ impl JobState {
 
 impl Run {
     /// Runs the tick. Dropping it drops the work; the tick stands as started.
-    pub(in crate::scheduler) async fn run(self) -> Outcome {
+    pub(in crate::scheduler) async fn run(self) -> RunEnd {
         if self.stopped() {
             // Nothing is recorded yet: the next leader makes the tick up.
-            return Outcome::Abandoned;
+            return RunEnd::Abandoned;
         }
         let started = match self.write_started().await {
             Ok(record) => record,
-            Err(NotWritten::Ledger(error)) => return Outcome::NotStarted(error),
-            Err(NotWritten::Met(met)) => return Outcome::Met(met, Box::new(self.start)),
+            Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
+            Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
         };
         // A pause may lie between the write and here: a later leader may have made this tick up.
         let looks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
         if looks && !self.term.is_valid() {
-            return Outcome::Abandoned;
+            return RunEnd::Abandoned;
         }
         // Told to stop during the write: what is at most once nobody else will start any more, so it has what
         // is left of the grace, under a stop signal that has fired. What is at least once is left to the next.
         if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
-            return Outcome::Abandoned;
+            return RunEnd::Abandoned;
         }
         let env = self.term.env();
         let began = self.term.quorum().wall();
         let _ = self.began.set((began, env.now(), started.clone()));
-        let work = Work {
+        let work = Execution {
             job: Arc::clone(&self.job),
             tick: self.start.tick,
             cause: self.start.cause,
-            hold: Hold::Term(self.term.clone()),
-            said: Said::new(self.state.text(), self.job.keep_output),
+            hold: RunGuard::Term(self.term.clone()),
+            said: RunOutput::new(self.state.text(), self.job.keep_output),
             cancel: self.cancel.clone(),
             grace: self.grace,
         };
@@ -144,8 +144,8 @@ impl Run {
     }
 
     /// Records how it ended. What was interrupted is not recorded: it runs again.
-    async fn ended(self, started: Record, began: WallTime, mut worked: Worked) -> Outcome {
-        let Worked { end, took, .. } = worked;
+    async fn ended(self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
+        let ExecutionResult { end, took, .. } = worked;
         if let Some(text) = worked.state.take()
             && let Err(error) = self.state.leave(text, &self.rows).await
         {
@@ -153,22 +153,22 @@ impl Run {
         }
         let Some(end) = end.of_tick() else {
             let cause = match self.start.cause {
-                TickCause::Scheduled => TickCause::MadeUp,
+                RunCause::Scheduled => RunCause::CatchUp,
                 other => other,
             };
             let times = self.start.times + 1;
-            let again = Start { cause, seen: Some(started), times, ..self.start };
-            return Outcome::Interrupted(Ran::here(began, worked), Box::new(again));
+            let again = PendingRun { cause, seen: Some(started), times, ..self.start };
+            return RunEnd::Interrupted(RunSummary::here(began, worked), Box::new(again));
         };
-        let record = TickRecord::ended(self.writer.worker(), end, Some(took), &worked.reason);
+        let record = RunRecord::ended(self.writer.worker(), end, Some(took), &worked.reason);
         self.write_last(started, record).await;
-        Outcome::Ended(end, Ran::here(began, worked))
+        RunEnd::Ended(end, RunSummary::here(began, worked))
     }
 
     /// Writes *started* until a majority has it.
     async fn write_started(&self) -> Result<Record, NotWritten> {
         let run = self.start.run();
-        let record = self.writer.record(&run, TickRecord::started(self.writer.worker()));
+        let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
             // A majority that could remember it is not to be had: at least once means to run it still.
@@ -183,7 +183,7 @@ impl Run {
     }
 
     /// Writes the end while the term lasts. Short of it, an at-least-once tick runs again.
-    async fn write_last(&self, started: Record, last: TickRecord) {
+    async fn write_last(&self, started: Record, last: RunRecord) {
         let run = self.start.run();
         let last = last.remembered(self.writer.memory(&run), self.term.token());
         let record = self.writer.record(&run, last);
@@ -202,31 +202,31 @@ impl Run {
 
 /// What a run came to.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Ran {
+pub(in crate::scheduler) struct RunSummary {
     /// When its first attempt began, where it had one.
     pub(in crate::scheduler) began: Option<WallTime>,
-    pub(in crate::scheduler) worked: Worked,
+    pub(in crate::scheduler) worked: ExecutionResult,
     /// The worker that executed it, where that is not the leader's own executor.
     pub(in crate::scheduler) worker: Option<Arc<str>>,
     /// The term under which the history has it, where that is not the leader's.
     pub(in crate::scheduler) term: Option<FencingToken>,
 }
 
-impl Ran {
-    fn here(began: WallTime, worked: Worked) -> Self {
+impl RunSummary {
+    fn here(began: WallTime, worked: ExecutionResult) -> Self {
         Self { began: Some(began), worked, worker: None, term: None }
     }
 }
 
 /// What a run of one tick came to.
 #[derive(Debug)]
-pub(in crate::scheduler) enum Outcome {
-    Ended(TickEnd, Ran),
+pub(in crate::scheduler) enum RunEnd {
+    Ended(RunOutcome, RunSummary),
     /// Ended before it was done; an at-least-once tick will run again, over this record.
-    Interrupted(Ran, Box<Start>),
+    Interrupted(RunSummary, Box<PendingRun>),
     NotStarted(LedgerError),
     /// This record of an earlier term decides instead.
-    Met(Record, Box<Start>),
+    Met(Record, Box<PendingRun>),
     Abandoned,
     /// It is open to workers, and the next leader goes on with it.
     Left,

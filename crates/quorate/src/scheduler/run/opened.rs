@@ -1,11 +1,11 @@
 //! The leader's side of a run that workers execute: opens it, watches its slot, and closes it.
 
 use crate::scheduler::{
-    plan::job_plan::Start,
-    run::on_leader::{JobState, Outcome, Ran},
+    plan::job_plan::PendingRun,
+    run::on_leader::{RunEnd, RunSummary, SavedState},
     store::{
         open_list::OpenList,
-        row_writer::Rows,
+        row_writer::RowWriter,
         run_writer::{NotWritten, RunId, RunWriter},
     },
 };
@@ -14,9 +14,9 @@ use crate::{
     env::WallTime,
     node::{DoneRecord, Record},
     scheduler::{
-        Delivery, Job, OpenRun, TickCause, TickEnd, TickRecord, first_opened,
-        run::{Cancel, WorkEnd, Worked},
-        store::RunOutcome,
+        Delivery, Job, OpenRun, RunCause, RunOutcome, RunRecord, first_opened,
+        run::{Cancel, ExecutionEnd, ExecutionResult},
+        store::SlotResult,
         voided,
     },
 };
@@ -37,12 +37,12 @@ const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Du
 #[derive(Clone, Debug, Default)]
 pub(in crate::scheduler) struct Withdraw {
     token: CancellationToken,
-    why: Arc<OnceLock<(TickEnd, Arc<str>)>>,
+    why: Arc<OnceLock<(RunOutcome, Arc<str>)>>,
 }
 
 impl Withdraw {
     /// Ends the run with this end, unless a worker has taken it.
-    pub(in crate::scheduler) fn withdraw(&self, end: TickEnd, why: &str) {
+    pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
         let _ = self.why.set((end, why.into()));
         self.token.cancel();
     }
@@ -51,12 +51,12 @@ impl Withdraw {
 /// A run to open, or to go on with.
 pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) job: Arc<Job>,
-    pub(in crate::scheduler) start: Start,
+    pub(in crate::scheduler) start: PendingRun,
     pub(in crate::scheduler) writer: RunWriter,
     pub(in crate::scheduler) slots: Slots,
     pub(in crate::scheduler) list: OpenList,
-    pub(in crate::scheduler) rows: Rows,
-    pub(in crate::scheduler) state: JobState,
+    pub(in crate::scheduler) rows: RowWriter,
+    pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) withdraw: Withdraw,
 }
@@ -65,9 +65,9 @@ pub(in crate::scheduler) struct Opened {
 #[derive(Debug)]
 enum SlotEnd {
     /// The worker recorded this end.
-    Done(RunOutcome),
+    Done(SlotResult),
     /// The leader ended it unstarted, or found that an earlier leader had.
-    Void(TickEnd, Arc<str>),
+    Void(RunOutcome, Arc<str>),
     /// It was taken, or may have been, and no worker holds it: by whom, and what is known.
     Lost(Option<Arc<str>>, Arc<str>),
     /// The term is over; the next leader goes on.
@@ -78,15 +78,15 @@ enum SlotEnd {
 #[derive(Debug, PartialEq)]
 enum Next {
     /// Closes the run.
-    Close(TickEnd),
+    Close(RunOutcome),
     /// Opens the next generation.
     Reopen,
 }
 
 /// Decides on what follows a lost or interrupted generation: only at-least-once goes on, and not where the run is cancelled.
-fn after_loss(delivery: Delivery, cancelled: bool, end: TickEnd) -> Next {
+fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
     match delivery {
-        _ if cancelled => Next::Close(TickEnd::Cancelled),
+        _ if cancelled => Next::Close(RunOutcome::Cancelled),
         Delivery::AtLeastOnce => Next::Reopen,
         Delivery::AtMostOnce => Next::Close(end),
     }
@@ -94,10 +94,10 @@ fn after_loss(delivery: Delivery, cancelled: bool, end: TickEnd) -> Next {
 
 impl Opened {
     /// Opens the run and stays with it until it is closed, or the term is over.
-    pub(in crate::scheduler) async fn run(mut self) -> Outcome {
+    pub(in crate::scheduler) async fn run(mut self) -> RunEnd {
         let run = self.start.run();
-        let adopted = self.start.seen.as_ref().and_then(|seen| match TickRecord::parse(&seen.value) {
-            Ok(TickRecord::Open(open)) => Some(open),
+        let adopted = self.start.seen.as_ref().and_then(|seen| match RunRecord::parse(&seen.value) {
+            Ok(RunRecord::Open(open)) => Some(open),
             _ => None,
         });
         let mut seen = self.start.seen.clone();
@@ -108,30 +108,30 @@ impl Opened {
         });
         loop {
             if self.is_over() {
-                return Outcome::Left;
+                return RunEnd::Left;
             }
-            let record = self.writer.record(&run, TickRecord::Open(open.clone()));
+            let record = self.writer.record(&run, RunRecord::Open(open.clone()));
             match self.writer.write(&run, seen.take(), &record, false).await {
                 Ok(()) => {}
-                Err(NotWritten::Met(met)) => return Outcome::Met(met, Box::new(self.start)),
-                Err(NotWritten::Ledger(error)) => return Outcome::NotStarted(error),
+                Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
+                Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
             }
             let (end, last) = self.watch(&run, &mut open, record).await;
             self.list.remove(&run.key);
             let cancelled = self.cancel.is_for_good();
             let (next, outcome) = match end {
-                SlotEnd::Left => return Outcome::Left,
+                SlotEnd::Left => return RunEnd::Left,
                 SlotEnd::Void(end, why) => {
                     (Next::Close(voided(open.generation, end)), self.nothing_ran(&why))
                 }
                 SlotEnd::Lost(worker, why) => {
                     let ran = self.nothing_ran(&why);
                     let worker = worker.unwrap_or(ran.worker);
-                    (after_loss(open.delivery, cancelled, TickEnd::Lost), RunOutcome { worker, ..ran })
+                    (after_loss(open.delivery, cancelled, RunOutcome::Lost), SlotResult { worker, ..ran })
                 }
                 SlotEnd::Done(outcome) => match outcome.end {
                     Some(end) => (Next::Close(end), outcome),
-                    None => (after_loss(open.delivery, cancelled, TickEnd::Cancelled), outcome),
+                    None => (after_loss(open.delivery, cancelled, RunOutcome::Cancelled), outcome),
                 },
             };
             match next {
@@ -139,7 +139,7 @@ impl Opened {
                 Next::Reopen => {
                     tracing::warn!(
                         job = &*self.job.name,
-                        tick = self.job.schedule.show(self.start.tick),
+                        tick = self.job.schedule.format(self.start.tick),
                         generation = open.generation + 1,
                         "opened again: {}",
                         outcome.reason
@@ -154,7 +154,7 @@ impl Opened {
     /// A new generation, after this one or as the first.
     fn generation(&self, run: &RunId, generation: u32, before: Option<&OpenRun>) -> OpenRun {
         let now = self.now();
-        let scheduled = self.start.cause == TickCause::Scheduled && generation == 1;
+        let scheduled = self.start.cause == RunCause::Scheduled && generation == 1;
         let chained = self.job.schedule.is_after_end();
         let take_by = match scheduled && !chained {
             true => {
@@ -172,7 +172,7 @@ impl Opened {
             horizon: take_by + self.job.gap.saturating_mul(gaps).clamp(least, most),
             delivery: self.job.delivery,
             cause: match self.start.cause {
-                TickCause::Scheduled if generation > 1 => TickCause::MadeUp,
+                RunCause::Scheduled if generation > 1 => RunCause::CatchUp,
                 cause => cause,
             },
             term: before.map_or(self.writer.term().token(), |before| before.term),
@@ -244,7 +244,7 @@ impl Opened {
                 if self.cancel.is_for_good() && open.cancel.is_none() {
                     // The worker polls the record.
                     open.cancel = Some(self.cancel.why());
-                    let cancelled = self.writer.record(run, TickRecord::Open(open.clone()));
+                    let cancelled = self.writer.record(run, RunRecord::Open(open.clone()));
                     if self.writer.write(run, Some(record.clone()), &cancelled, true).await.is_ok() {
                         record = cancelled;
                     } else {
@@ -263,22 +263,22 @@ impl Opened {
     }
 
     /// Why the run is to end before a worker takes it, where it is.
-    fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(TickEnd, Arc<str>)> {
+    fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
         if self.cancel.is_for_good() {
-            return Some((TickEnd::Cancelled, self.cancel.why()));
+            return Some((RunOutcome::Cancelled, self.cancel.why()));
         }
         if let Some((end, why)) = self.withdraw.why.get() {
             return Some((*end, Arc::clone(why)));
         }
         let late = now > open.take_by;
-        late.then(|| (TickEnd::SkippedMisfire, "it waited for longer than the misfire window".into()))
+        late.then(|| (RunOutcome::SkippedMisfire, "it waited for longer than the misfire window".into()))
     }
 
     /// Takes the slot to end the generation: unstarted for the reason `void`, or as lost where a count is there.
     async fn end_slot(
         &self,
         slot: &SlotId,
-        void: Option<(TickEnd, Arc<str>)>,
+        void: Option<(RunOutcome, Arc<str>)>,
         holder: Option<&Arc<str>>,
     ) -> Option<SlotEnd> {
         let claim = match self.slots.claim(slot).await {
@@ -307,19 +307,19 @@ impl Opened {
             let why = self.void_for_any();
             return SlotEnd::Void(why.0, why.1);
         }
-        match RunOutcome::parse(&ended.result) {
+        match SlotResult::parse(&ended.result) {
             Some(outcome) => SlotEnd::Done(outcome),
             None => SlotEnd::Lost(None, "the end that its worker recorded cannot be read".into()),
         }
     }
 
     /// The reason of a slot that was found void: this leader's, or one that an earlier leader did not leave.
-    fn void_for_any(&self) -> (TickEnd, Arc<str>) {
+    fn void_for_any(&self) -> (RunOutcome, Arc<str>) {
         if self.cancel.is_for_good() {
-            return (TickEnd::Cancelled, self.cancel.why());
+            return (RunOutcome::Cancelled, self.cancel.why());
         }
         let earlier =
-            || (TickEnd::SkippedMisfire, "an earlier leader ended it before a worker took it".into());
+            || (RunOutcome::SkippedMisfire, "an earlier leader ended it before a worker took it".into());
         self.withdraw.why.get().cloned().unwrap_or_else(earlier)
     }
 
@@ -329,10 +329,10 @@ impl Opened {
         run: &RunId,
         seen: Record,
         open: &OpenRun,
-        end: TickEnd,
-        outcome: RunOutcome,
-    ) -> Outcome {
-        let RunOutcome { worker, reason, began, took_ms, attempts, state, output, .. } = outcome;
+        end: RunOutcome,
+        outcome: SlotResult,
+    ) -> RunEnd {
+        let SlotResult { worker, reason, began, took_ms, attempts, state, output, .. } = outcome;
         if let Some(text) = state
             && let Err(error) = self.state.leave(text, &self.rows).await
         {
@@ -340,24 +340,24 @@ impl Opened {
         }
         let ran = attempts > 0;
         let took = Duration::from_millis(took_ms);
-        let closed = TickRecord::ended(&worker, end, ran.then_some(took), &reason);
+        let closed = RunRecord::ended(&worker, end, ran.then_some(took), &reason);
         let closed = closed.remembered(self.writer.memory(run), open.term);
         let record = self.writer.record(run, closed);
         if let Err(error) = self.writer.write(run, Some(seen), &record, false).await {
             // The next leader finds the end of the slot.
             tracing::warn!(job = &*self.job.name, "not closed: {error}");
-            return Outcome::Left;
+            return RunEnd::Left;
         }
-        let worked = Worked { end: WorkEnd::Done, reason, attempts, took, state: None, output };
-        Outcome::Ended(
+        let worked = ExecutionResult { end: ExecutionEnd::Done, reason, attempts, took, state: None, output };
+        RunEnd::Ended(
             end,
-            Ran { began: ran.then_some(began), worker: Some(worker), term: Some(open.term), worked },
+            RunSummary { began: ran.then_some(began), worker: Some(worker), term: Some(open.term), worked },
         )
     }
 
     /// The outcome of a generation of which no handler is known to have run.
-    fn nothing_ran(&self, why: &str) -> RunOutcome {
-        RunOutcome {
+    fn nothing_ran(&self, why: &str) -> SlotResult {
+        SlotResult {
             worker: Arc::clone(self.writer.worker()),
             end: None,
             reason: why.into(),
@@ -386,9 +386,9 @@ mod tests {
     #[test]
     fn only_at_least_once_is_opened_again_and_not_what_is_cancelled() {
         let (most, least) = (Delivery::AtMostOnce, Delivery::AtLeastOnce);
-        assert_eq!(after_loss(most, false, TickEnd::Lost), Next::Close(TickEnd::Lost));
-        assert_eq!(after_loss(least, false, TickEnd::Lost), Next::Reopen);
-        assert_eq!(after_loss(least, true, TickEnd::Lost), Next::Close(TickEnd::Cancelled));
-        assert_eq!(after_loss(most, false, TickEnd::Cancelled), Next::Close(TickEnd::Cancelled));
+        assert_eq!(after_loss(most, false, RunOutcome::Lost), Next::Close(RunOutcome::Lost));
+        assert_eq!(after_loss(least, false, RunOutcome::Lost), Next::Reopen);
+        assert_eq!(after_loss(least, true, RunOutcome::Lost), Next::Close(RunOutcome::Cancelled));
+        assert_eq!(after_loss(most, false, RunOutcome::Cancelled), Next::Close(RunOutcome::Cancelled));
     }
 }

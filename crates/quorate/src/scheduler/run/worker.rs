@@ -14,11 +14,11 @@
 //! the runs are shared and the votes seldom split.
 
 use crate::scheduler::{
-    Delivery, Job, OpenRun, TickCause, TickRecord, is_open,
+    Delivery, Job, OpenRun, RunCause, RunRecord, is_open,
     plan::verdict::rank,
-    registry::{Phase, Roster},
-    run::{Cancel, Hold, Said, Work, WorkEnd},
-    store::{OpenList, RunOutcome},
+    registry::{JobRegistry, Phase},
+    run::{Cancel, Execution, ExecutionEnd, RunGuard, RunOutput},
+    store::{OpenList, SlotResult},
 };
 use crate::{
     claim::{Claimed, SlotClaim, SlotId, Slots},
@@ -51,7 +51,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// The parameters with which a worker takes runs.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Taking {
-    pub(in crate::scheduler) roster: Roster,
+    pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) quorum: Quorum,
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) group: Arc<str>,
@@ -127,8 +127,8 @@ enum Tried {
 
 impl Worker {
     async fn serve(&mut self, stop: &CancellationToken) {
-        let (mut changed, mut phase) = self.with.roster.watch();
-        while !stop.is_cancelled() && self.with.roster.phase() == Phase::Open {
+        let (mut changed, mut phase) = self.with.registry.watch();
+        while !stop.is_cancelled() && self.with.registry.phase() == Phase::Open {
             self.look();
             self.poll();
             self.take();
@@ -178,7 +178,7 @@ impl Worker {
 
     /// Reads the list of open runs, now and then.
     fn look(&mut self) {
-        if self.looking.is_some() || self.env.now() < self.look_at || self.with.roster.jobs().is_empty() {
+        if self.looking.is_some() || self.env.now() < self.look_at || self.with.registry.jobs().is_empty() {
             return;
         }
         let ledger = self.with.ledger.clone();
@@ -193,7 +193,7 @@ impl Worker {
             self.look_at = self.env.now() + TRY_AGAIN;
             return;
         };
-        let (listed, jobs) = (OpenList::read(&shown), self.with.roster.jobs());
+        let (listed, jobs) = (OpenList::read(&shown), self.with.registry.jobs());
         self.candidates.retain(|key, _| listed.contains_key(key));
         let mut found = false;
         for (key, not_before) in listed {
@@ -239,7 +239,7 @@ impl Worker {
     fn take(&mut self) {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let busy = u32::try_from(self.active.len()).unwrap_or(u32::MAX).min(SHARE_RUNS);
-        let jobs = self.with.roster.jobs();
+        let jobs = self.with.registry.jobs();
         let mut due = Vec::new();
         for (key, candidate) in &mut self.candidates {
             let Some(job) = job_of(key).and_then(|job| jobs.get(job)) else { continue };
@@ -318,9 +318,9 @@ fn tick_of(key: &str) -> Option<WallTime> {
 /// Why the run of these records is to be cancelled, by the one that decides.
 fn cancelled(shown: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
     let decides = shown.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
-    match TickRecord::parse(&decides.value) {
-        Ok(TickRecord::Open(open)) => open.cancel,
-        Ok(TickRecord::Closed { .. }) => Some("the leader has closed the run".into()),
+    match RunRecord::parse(&decides.value) {
+        Ok(RunRecord::Open(open)) => open.cancel,
+        Ok(RunRecord::Closed { .. }) => Some("the leader has closed the run".into()),
         _ => None,
     }
 }
@@ -386,16 +386,16 @@ impl Attempt {
         }
         let (env, quorum) = (self.with.quorum.env().clone(), &self.with.quorum);
         let began = quorum.wall();
-        if open.cause == TickCause::Scheduled {
-            self.with.roster.counts().late(&self.job.name, open.not_before.until(began));
+        if open.cause == RunCause::Scheduled {
+            self.with.registry.counts().late(&self.job.name, open.not_before.until(began));
         }
-        let said = Said::new(open.state.clone(), self.job.keep_output);
+        let said = RunOutput::new(open.state.clone(), self.job.keep_output);
         let claim = Held { said: said.clone(), claim };
-        let work = Work {
+        let work = Execution {
             job: Arc::clone(&self.job),
             tick: tick_of(&self.key).unwrap_or(open.not_before),
             cause: open.cause,
-            hold: Hold::Claim(Arc::clone(claim.claim.lease()), env.clone()),
+            hold: RunGuard::Claim(Arc::clone(claim.claim.lease()), env.clone()),
             said: said.clone(),
             cancel: self.cancel.clone(),
             grace: self.with.grace,
@@ -410,10 +410,10 @@ impl Attempt {
             return Tried::Over;
         };
         // At a shutdown another worker may run it again.
-        let again = worked.end == WorkEnd::Cancelled
+        let again = worked.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
-        let outcome = RunOutcome {
+        let outcome = SlotResult {
             worker: Arc::clone(&quorum.config().worker),
             end: worked.end.of_tick().filter(|_| !again),
             reason: worked.reason,
@@ -437,7 +437,7 @@ impl Attempt {
 /// A slot that was taken. Dropped while its handler runs, it is released, unless that is to wait for the TTL.
 struct Held {
     claim: SlotClaim,
-    said: Said,
+    said: RunOutput,
 }
 
 impl Drop for Held {
@@ -452,12 +452,12 @@ impl Drop for Held {
 mod tests {
     use super::*;
     use crate::node::{FencingToken, NodeTime};
-    use crate::scheduler::{TickEnd, TickKey};
+    use crate::scheduler::{RunKey, RunOutcome};
 
     #[test]
     fn a_key_names_its_job_and_its_tick() {
         let tick = WallTime::from_micros(5);
-        assert_eq!(job_of(&TickKey::new("nightly", tick).key()), Some("nightly"));
+        assert_eq!(job_of(&RunKey::new("nightly", tick).key()), Some("nightly"));
         assert_eq!(job_of("run/00ab/nightly/00000000000000000005"), Some("nightly"));
         assert_eq!(tick_of("run/00ab/nightly/00000000000000000005"), Some(tick));
         assert_eq!((job_of("open"), job_of("job/j")), (None, None));
@@ -468,25 +468,25 @@ mod tests {
         let memory = Memory { since: NodeTime::default(), max_clock_offset: Duration::ZERO };
         let at = WallTime::from_micros(5);
         let open = |cancel: Option<&str>| {
-            TickRecord::Open(OpenRun {
+            RunRecord::Open(OpenRun {
                 generation: 1,
                 at,
                 not_before: at,
                 take_by: at,
                 horizon: at,
                 delivery: Delivery::AtMostOnce,
-                cause: TickCause::Scheduled,
+                cause: RunCause::Scheduled,
                 term: FencingToken::new(1),
                 state: None,
                 cancel: cancel.map(Into::into),
             })
         };
-        let record = |term, written: TickRecord| Some(written.into_record(at, FencingToken::new(term)));
+        let record = |term, written: RunRecord| Some(written.into_record(at, FencingToken::new(term)));
         let shown = |records: [Option<Record>; 2]| records.map(|record| (memory, record));
         assert_eq!(cancelled(&shown([None, record(1, open(None))])), None);
         let why = cancelled(&shown([record(1, open(None)), record(1, open(Some("on request")))]));
         assert_eq!(why.as_deref(), Some("on request"));
-        let closed = TickRecord::closed("w", TickEnd::Lost, "");
+        let closed = RunRecord::closed("w", RunOutcome::Lost, "");
         assert_eq!(cancelled(&shown([record(2, open(None)), record(1, closed.clone())])), None, "R11b");
         assert!(cancelled(&shown([record(2, open(None)), record(3, closed)])).is_some());
     }

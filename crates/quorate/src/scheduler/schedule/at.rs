@@ -25,6 +25,6 @@ impl At {
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "once at {}", Zone::UTC.show(self.0))
+        write!(f, "once at {}", Zone::UTC.format(self.0))
     }
 }

@@ -43,7 +43,7 @@ impl Cron {
     /// Reads a cron line; its zone is UTC until [`Cron::zone`] says otherwise.
     ///
     /// # Errors
-    /// [`CronError`], which names the field, the value and the mend. A line that can never fire (30 February)
+    /// [`CronError`], which names the field, the value and the fix. A line that can never fire (30 February)
     /// is an error too.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let cron = Self::written(text)?;
@@ -103,8 +103,8 @@ impl Cron {
     }
 
     /// `at` as people write it, in this line's zone.
-    pub fn show(&self, at: WallTime) -> String {
-        self.zone.show(at)
+    pub fn format(&self, at: WallTime) -> String {
+        self.zone.format(at)
     }
 }
 

@@ -1,5 +1,5 @@
 use crate::env::WallTime;
-use crate::scheduler::schedule::{At, Cron, Custom, Delay, Every, Timetable, Zone};
+use crate::scheduler::schedule::{At, Cron, CustomSchedule, Delay, Every, Timetable, Zone};
 use std::{fmt, time::Duration};
 
 /// When a job is due.
@@ -15,13 +15,13 @@ pub enum Schedule {
     /// Once.
     At(At),
     /// By a timetable of one's own.
-    Custom(Custom),
+    Custom(CustomSchedule),
 }
 
 impl Schedule {
     /// By a timetable of one's own, guarded: see [`Timetable::next_after`].
     pub fn custom(table: impl Timetable + 'static) -> Self {
-        Self::Custom(Custom::new(table))
+        Self::Custom(CustomSchedule::new(table))
     }
 
     /// The first tick strictly later than `after`; `None` where there is none.
@@ -73,9 +73,9 @@ impl Schedule {
     }
 
     /// Why there are no more ticks, where a timetable of one's own did what it must not.
-    pub fn fault(&self) -> Option<&str> {
+    pub fn error(&self) -> Option<&str> {
         match self {
-            Self::Custom(custom) => custom.fault(),
+            Self::Custom(custom) => custom.error(),
             _ => None,
         }
     }
@@ -142,10 +142,10 @@ impl Schedule {
     }
 
     /// `at` as people write it, in the schedule's zone.
-    pub fn show(&self, at: WallTime) -> String {
+    pub fn format(&self, at: WallTime) -> String {
         match self {
-            Self::Cron(cron) => cron.show(at),
-            _ => Zone::UTC.show(at),
+            Self::Cron(cron) => cron.format(at),
+            _ => Zone::UTC.format(at),
         }
     }
 }
@@ -174,8 +174,8 @@ impl From<At> for Schedule {
     }
 }
 
-impl From<Custom> for Schedule {
-    fn from(custom: Custom) -> Self {
+impl From<CustomSchedule> for Schedule {
+    fn from(custom: CustomSchedule) -> Self {
         Self::Custom(custom)
     }
 }
@@ -194,7 +194,7 @@ impl fmt::Display for Schedule {
 
 #[cfg(test)]
 mod tests {
-    use crate::scheduler::{DUE_MAX, Due, Misfire, RunAll, due};
+    use crate::scheduler::{DUE_MAX, DueTicks, Misfire, RunAll, due};
     use {
         super::*,
         crate::scheduler::{at, delay, every},
@@ -225,9 +225,9 @@ mod tests {
         assert_eq!(schedule.last_within(START, START + 100 * SECOND), Some(START + 10 * SECOND));
         for rule in [Misfire::Skip, RunAll::within(SECOND)] {
             let plan = due(&schedule, rule, START, START + 500 * SECOND, SECOND);
-            assert_eq!(plan, Due { run: vec![START + 10 * SECOND], ..Due::default() }, "{rule}");
+            assert_eq!(plan, DueTicks { run: vec![START + 10 * SECOND], ..DueTicks::default() }, "{rule}");
             let plan = due(&schedule, rule, START, START + 9 * SECOND, SECOND);
-            assert_eq!(plan, Due { next: Some(START + 10 * SECOND), ..Due::default() }, "{rule}");
+            assert_eq!(plan, DueTicks { next: Some(START + 10 * SECOND), ..DueTicks::default() }, "{rule}");
         }
         let cron: Schedule = every(SECOND).unwrap().into();
         assert_eq!((cron.first(START), cron.next_after_end(START)), (Some(START + SECOND), None));
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(schedule.next_after(START), None);
         assert_eq!(schedule.upcoming(WallTime::default(), 9).collect::<Vec<_>>(), [START]);
         let plan = due(&schedule, RunAll::within(60 * SECOND), START - SECOND, START + SECOND, SECOND);
-        assert_eq!(plan, Due { run: vec![START], ..Due::default() });
+        assert_eq!(plan, DueTicks { run: vec![START], ..DueTicks::default() });
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let same: Schedule = every(7 * SECOND).unwrap().into();
         let upcoming = |schedule: &Schedule| schedule.upcoming(START, 20).collect::<Vec<_>>();
         assert_eq!(upcoming(&sevens), upcoming(&same));
-        assert_eq!((sevens.to_string(), sevens.spec(), sevens.fault()), ("sevens".to_owned(), None, None));
+        assert_eq!((sevens.to_string(), sevens.spec(), sevens.error()), ("sevens".to_owned(), None, None));
         assert_eq!(sevens.busiest_gap(), 7 * SECOND);
         assert_eq!(sevens, Schedule::custom(Sevens));
         assert_ne!(sevens, same);
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn what_is_to_come_is_counted_and_ends_where_the_ticks_do() {
         let daily: Schedule = Cron::parse("@daily").unwrap().into();
-        let three: Vec<String> = daily.upcoming(START, 3).map(|tick| daily.show(tick)).collect();
+        let three: Vec<String> = daily.upcoming(START, 3).map(|tick| daily.format(tick)).collect();
         assert_eq!(three[2], "2025-03-10 00:00:00 +00:00 (UTC)");
         let last: Schedule = Cron::parse("0 0 0 1 1 * 2026").unwrap().into();
         assert_eq!(last.upcoming(START, 3).count(), 1);

@@ -23,5 +23,5 @@ pub use dst::{Dst, DstError};
 pub use every::{Every, EveryError, every};
 pub use kinds::Schedule;
 pub use spec::{ScheduleSpec, SpecError};
-pub use timetable::{Custom, Timetable};
+pub use timetable::{CustomSchedule, Timetable};
 pub use zone::{Zone, ZoneError};

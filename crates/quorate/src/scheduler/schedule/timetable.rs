@@ -25,13 +25,13 @@ pub trait Timetable: fmt::Debug + Send + Sync {
 
 /// A [`Timetable`], guarded.
 #[derive(Clone)]
-pub struct Custom {
+pub struct CustomSchedule {
     table: Arc<dyn Timetable>,
     text: Arc<str>,
     fault: Arc<OnceLock<String>>,
 }
 
-impl Custom {
+impl CustomSchedule {
     /// Takes a timetable in.
     pub fn new(table: impl Timetable + 'static) -> Self {
         let fault = OnceLock::new();
@@ -54,7 +54,7 @@ impl Custom {
             Err(panic) => format!("asked for a tick later than {after:?} it panicked: {}", message(&*panic)),
         };
         if self.fault.set(fault).is_ok() {
-            let why = self.fault().unwrap_or_default();
+            let why = self.error().unwrap_or_default();
             tracing::error!(
                 schedule = &*self.text,
                 "a job has no more ticks: its timetable is at fault: {why}"
@@ -64,7 +64,7 @@ impl Custom {
     }
 
     /// What its timetable did that it must not.
-    pub fn fault(&self) -> Option<&str> {
+    pub fn error(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }
 }
@@ -74,23 +74,23 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// The same timetable, or one that says the same of itself.
-impl PartialEq for Custom {
+impl PartialEq for CustomSchedule {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.fault, &other.fault) || self.text == other.text
     }
 }
 
-impl Eq for Custom {}
+impl Eq for CustomSchedule {}
 
-impl fmt::Display for Custom {
+impl fmt::Display for CustomSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl fmt::Debug for Custom {
+impl fmt::Debug for CustomSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Custom({:?})", self.table)
+        write!(f, "CustomSchedule({:?})", self.table)
     }
 }
 
@@ -113,17 +113,18 @@ mod tests {
     #[test]
     fn a_good_one_is_asked_and_a_bad_one_ends() {
         let at = WallTime::from_micros;
-        let good = Custom::new(By(|after| (after < 10).then_some(after + 1)));
+        let good = CustomSchedule::new(By(|after| (after < 10).then_some(after + 1)));
         assert_eq!((good.next_after(at(3)), good.next_after(at(10))), (Some(at(4)), None));
-        assert_eq!((good.fault(), good.to_string()), (None, "by a rule of its own".to_owned()));
+        assert_eq!((good.error(), good.to_string()), (None, "by a rule of its own".to_owned()));
 
-        let stuck = Custom::new(By(|after| Some(after.min(7))));
+        let stuck = CustomSchedule::new(By(|after| Some(after.min(7))));
         assert_eq!(stuck.next_after(at(3)), None, "not later: no walk may hang on it");
-        assert!(stuck.fault().unwrap().contains("later than 0.000003 it gave 0.000003"));
-        let wild = Custom::new(By(|after| if after > 5 { panic!("no idea") } else { Some(after + 1) }));
+        assert!(stuck.error().unwrap().contains("later than 0.000003 it gave 0.000003"));
+        let wild =
+            CustomSchedule::new(By(|after| if after > 5 { panic!("no idea") } else { Some(after + 1) }));
         assert_eq!(wild.next_after(at(1)), Some(at(2)));
         assert_eq!(wild.next_after(at(6)), None);
-        assert!(wild.fault().unwrap().ends_with("panicked: no idea"));
+        assert!(wild.error().unwrap().ends_with("panicked: no idea"));
         assert_eq!(wild.next_after(at(1)), None, "it has ended, for every clone");
         assert_eq!(wild.clone().next_after(at(1)), None);
     }

@@ -44,7 +44,7 @@ impl Zone {
     }
 
     /// `at` as people write it: `2025-03-09 03:00:00 -04:00 (America/New_York)`.
-    pub fn show(&self, at: WallTime) -> String {
+    pub fn format(&self, at: WallTime) -> String {
         let instant = i64::try_from(at.as_micros()).ok().and_then(|at| Timestamp::from_microsecond(at).ok());
         match instant {
             Some(instant) => {
@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn an_instant_is_shown_in_its_zone() {
         let at = WallTime::from_micros(1_741_503_600_000_000);
-        assert_eq!(Zone::UTC.show(at), "2025-03-09 07:00:00 +00:00 (UTC)");
+        assert_eq!(Zone::UTC.format(at), "2025-03-09 07:00:00 +00:00 (UTC)");
         let new_york = Zone::named("America/New_York").unwrap();
-        assert_eq!(new_york.show(at), "2025-03-09 03:00:00 -04:00 (America/New_York)");
-        assert!(new_york.show(WallTime::from_micros(u64::MAX)).contains("after the epoch"));
+        assert_eq!(new_york.format(at), "2025-03-09 03:00:00 -04:00 (America/New_York)");
+        assert!(new_york.format(WallTime::from_micros(u64::MAX)).contains("after the epoch"));
     }
 }

@@ -12,7 +12,7 @@ const REASON_MAX: usize = 512;
 
 /// One tick (or a span of ticks that were skipped together), as it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TickHistory {
+pub struct HistoryEntry {
     /// The job.
     pub job: Arc<str>,
     /// When it was due. In JSON microseconds since 1970, as every time here.
@@ -21,9 +21,9 @@ pub struct TickHistory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<WallTime>,
     /// Why it was to run.
-    pub cause: TickCause,
+    pub cause: RunCause,
     /// How it ended.
-    pub end: TickEnd,
+    pub end: RunOutcome,
     /// For people: the error, why it was skipped, why it was cancelled. May be empty.
     pub reason: Arc<str>,
     /// Who ran it, or decided on it.
@@ -47,7 +47,7 @@ pub struct TickHistory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum TickEnd {
+pub enum RunOutcome {
     /// It ran to its end.
     Done,
     /// Its last attempt failed.
@@ -66,7 +66,7 @@ pub enum TickEnd {
     Lost,
 }
 
-impl TickEnd {
+impl RunOutcome {
     /// All of them, in order.
     pub const ALL: [Self; 8] = [
         Self::Done,
@@ -94,7 +94,7 @@ impl TickEnd {
     }
 }
 
-impl fmt::Display for TickEnd {
+impl fmt::Display for RunOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -104,11 +104,11 @@ impl fmt::Display for TickEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum TickCause {
+pub enum RunCause {
     /// It was due.
     Scheduled,
     /// It was missed or interrupted, and is made up.
-    MadeUp,
+    CatchUp,
     /// Somebody asked for a run now.
     Triggered {
         /// The request.
@@ -121,28 +121,28 @@ pub enum TickCause {
     },
 }
 
-impl TickCause {
+impl RunCause {
     /// The request behind it.
     pub const fn request(self) -> Option<RequestId> {
         match self {
-            Self::Scheduled | Self::MadeUp => None,
+            Self::Scheduled | Self::CatchUp => None,
             Self::Triggered { id } | Self::Backfilled { id } => Some(id),
         }
     }
 }
 
-impl fmt::Display for TickCause {
+impl fmt::Display for RunCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Scheduled => "scheduled",
-            Self::MadeUp => "made-up",
+            Self::CatchUp => "made-up",
             Self::Triggered { .. } => "triggered",
             Self::Backfilled { .. } => "backfilled",
         })
     }
 }
 
-impl TickHistory {
+impl HistoryEntry {
     /// The name of the part of a group's ledger that holds a job's history.
     pub fn part(job: &str) -> String {
         format!("history:{job}")
@@ -184,7 +184,7 @@ impl TickHistory {
         for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
             match Self::parse(&record.value) {
                 Ok(entry) => match entries.get(&**key) {
-                    Some(known) if known.end != TickEnd::Lost => {}
+                    Some(known) if known.end != RunOutcome::Lost => {}
                     _ => drop(entries.insert(key, entry)),
                 },
                 Err(error) => drop(unread.insert(&**key, error)),
@@ -199,12 +199,12 @@ mod tests {
     use super::*;
     use crate::{ledger::Memory, node::LedgerState};
 
-    fn entry(tick: u64, end: TickEnd) -> TickHistory {
-        TickHistory {
+    fn entry(tick: u64, end: RunOutcome) -> HistoryEntry {
+        HistoryEntry {
             job: "j".into(),
             tick: WallTime::from_micros(tick),
             until: None,
-            cause: TickCause::Scheduled,
+            cause: RunCause::Scheduled,
             end,
             reason: "".into(),
             worker: "w".into(),
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn entries_go_both_ways() {
         let text = r#"{"job":"j","tick":7,"cause":"scheduled","end":"done","reason":"","worker":"w","term":4,"started":8,"took":12,"attempts":1}"#;
-        assert_eq!(serde_json::to_string(&entry(7, TickEnd::Done)).unwrap(), text);
-        assert_eq!(TickHistory::parse(text).unwrap(), entry(7, TickEnd::Done));
+        assert_eq!(serde_json::to_string(&entry(7, RunOutcome::Done)).unwrap(), text);
+        assert_eq!(HistoryEntry::parse(text).unwrap(), entry(7, RunOutcome::Done));
         let id = RequestId::from_u128(9);
-        for end in TickEnd::ALL {
+        for end in RunOutcome::ALL {
             assert_eq!(serde_json::to_string(&end).unwrap(), format!("\"{end}\""));
-            let whole = TickHistory {
+            let whole = HistoryEntry {
                 until: Some(WallTime::from_micros(9)),
-                cause: TickCause::Backfilled { id },
+                cause: RunCause::Backfilled { id },
                 started: None,
                 took: None,
                 output: Some("tail".into()),
@@ -234,41 +234,41 @@ mod tests {
             };
             let record = whole.clone().into_record(WallTime::from_micros(99));
             assert_eq!((record.at, record.last, record.term), (99, true, FencingToken::new(0)));
-            assert_eq!(TickHistory::parse(&record.value).unwrap(), whole);
+            assert_eq!(HistoryEntry::parse(&record.value).unwrap(), whole);
         }
-        assert!(TickHistory::parse("{}").unwrap_err().to_string().contains("history entry"));
+        assert!(HistoryEntry::parse("{}").unwrap_err().to_string().contains("history entry"));
     }
 
     #[test]
     fn a_long_reason_is_cut() {
-        let long = TickHistory { reason: "x".repeat(2_000).into(), ..entry(1, TickEnd::Failed) };
+        let long = HistoryEntry { reason: "x".repeat(2_000).into(), ..entry(1, RunOutcome::Failed) };
         let record = long.into_record(WallTime::from_micros(1));
-        assert_eq!(TickHistory::parse(&record.value).unwrap().reason.len(), REASON_MAX);
+        assert_eq!(HistoryEntry::parse(&record.value).unwrap().reason.len(), REASON_MAX);
     }
 
     #[test]
     fn the_union_of_answers_prefers_what_knows_the_end() {
-        let node = |entries: &[TickHistory]| {
+        let node = |entries: &[HistoryEntry]| {
             let record =
-                |entry: &TickHistory| (entry.key(), entry.clone().into_record(WallTime::from_micros(99)));
+                |entry: &HistoryEntry| (entry.key(), entry.clone().into_record(WallTime::from_micros(99)));
             let mut records: Vec<_> = entries.iter().map(record).collect();
             records.sort_by(|a, b| a.0.cmp(&b.0));
             let memory = Memory { since: WallTime::default(), max_clock_offset: Duration::ZERO };
             Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
         };
         let (done, lost, other) =
-            (entry(5, TickEnd::Done), entry(5, TickEnd::Lost), entry(3, TickEnd::Failed));
+            (entry(5, RunOutcome::Done), entry(5, RunOutcome::Lost), entry(3, RunOutcome::Failed));
         for answers in [
             [node(std::slice::from_ref(&done)), node(&[lost.clone(), other.clone()])],
             [node(&[lost.clone(), other.clone()]), node(std::slice::from_ref(&done))],
         ] {
-            assert_eq!(TickHistory::merge(&answers).0, [other.clone(), done.clone()]);
+            assert_eq!(HistoryEntry::merge(&answers).0, [other.clone(), done.clone()]);
         }
         let mut torn = node(std::slice::from_ref(&done));
         torn.state
             .records
             .push(("9".into(), Record { value: "?".into(), ..done.clone().into_record(done.tick) }));
-        let (read, unread) = TickHistory::merge(&[torn]);
+        let (read, unread) = HistoryEntry::merge(&[torn]);
         assert_eq!((read.len(), unread.len()), (1, 1));
     }
 }

@@ -9,7 +9,7 @@
 
 use crate::scheduler::store::{
     run_writer::{RunId, RunWriter},
-    snapshot::Sealed,
+    snapshot::LedgerSnapshot,
 };
 use crate::{
     election::Term,
@@ -17,7 +17,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
     node::{FencingToken, Record},
     scheduler::{
-        Job, TickCause, TickEnd, TickHistory, TickRecord, counts::Counts, store::retention::Retention,
+        HistoryEntry, Job, RunCause, RunOutcome, RunRecord, counts::Counts, store::retention::Retention,
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -40,7 +40,7 @@ const TIDY_AGAIN: Duration = Duration::from_millis(500);
 
 /// The way into the history.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Chronicle {
+pub(in crate::scheduler) struct HistoryWriter {
     counts: Counts,
     queue: mpsc::Sender<Order>,
 }
@@ -58,19 +58,19 @@ pub(in crate::scheduler) struct Close {
 pub(in crate::scheduler) struct Ends {
     pub(in crate::scheduler) job: Arc<str>,
     pub(in crate::scheduler) keep: usize,
-    pub(in crate::scheduler) entries: Vec<TickHistory>,
+    pub(in crate::scheduler) entries: Vec<HistoryEntry>,
 }
 
 impl Ends {
     /// The newest of what the seal found, as far as the job's history goes back.
-    pub(in crate::scheduler) fn find(job: &Job, sealed: &Sealed) -> Option<Self> {
+    pub(in crate::scheduler) fn find(job: &Job, sealed: &LedgerSnapshot) -> Option<Self> {
         let ended = sealed.ended(&job.name).take(job.history);
         let entries: Vec<_> = ended.filter_map(|(tick, record)| made_of(&job.name, tick, record)).collect();
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
     /// Those that a history with these keys lacks. What is older than all that a full one holds was let go of.
-    fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = TickHistory> {
+    fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = HistoryEntry> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
         self.entries.into_iter().filter(move |entry| {
             let key = entry.key();
@@ -80,18 +80,18 @@ impl Ends {
 }
 
 /// The entry of a tick, made of its own last record.
-fn made_of(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<TickHistory> {
-    let TickRecord::Closed { worker, end, outcome: why, took_ms: took, term, .. } =
-        TickRecord::parse(&record.value).ok()?
+fn made_of(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<HistoryEntry> {
+    let RunRecord::Closed { worker, end, outcome: why, took_ms: took, term, .. } =
+        RunRecord::parse(&record.value).ok()?
     else {
         return None;
     };
     let between = if why.is_empty() { "" } else { "; " };
-    Some(TickHistory {
+    Some(HistoryEntry {
         job: Arc::clone(job),
         tick,
         until: None,
-        cause: TickCause::Scheduled,
+        cause: RunCause::Scheduled,
         end,
         reason: format!("{why}{between}entered by the next leader").into(),
         worker,
@@ -106,19 +106,19 @@ fn made_of(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<TickHistor
 /// What the task that writes is asked for.
 #[derive(Debug)]
 enum Order {
-    Enter(Box<Entry>),
+    Enter(Box<PendingEntry>),
     /// Nothing more comes of a job.
     Close(Arc<str>),
 }
 
 #[derive(Debug)]
-struct Entry {
-    history: TickHistory,
+struct PendingEntry {
+    history: HistoryEntry,
     close: Option<Close>,
     keep: usize,
 }
 
-impl Chronicle {
+impl HistoryWriter {
     /// Starts the task that writes, first what the history lacks of these `ends`. It ends once this is dropped and all
     /// is written, or the term is over.
     pub(in crate::scheduler) fn start(
@@ -150,10 +150,10 @@ impl Chronicle {
     }
 
     /// How a tick has ended: told now, written soon.
-    pub(in crate::scheduler) fn enter(&self, job: &Job, history: TickHistory, close: Option<Close>) {
+    pub(in crate::scheduler) fn enter(&self, job: &Job, history: HistoryEntry, close: Option<Close>) {
         tell(job, &history);
         self.counts.ended(&history);
-        let entry = Entry { history, close, keep: job.history };
+        let entry = PendingEntry { history, close, keep: job.history };
         if let Err(error) = self.queue.try_send(Order::Enter(Box::new(entry))) {
             self.counts.not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
@@ -162,8 +162,8 @@ impl Chronicle {
 }
 
 /// One event an end. The fields with a prefix are what `tracing-opentelemetry` makes metrics of.
-pub(in crate::scheduler) fn tell(job: &Job, history: &TickHistory) {
-    let TickHistory { worker, attempts, reason, cause, .. } = history;
+pub(in crate::scheduler) fn tell(job: &Job, history: &HistoryEntry) {
+    let HistoryEntry { worker, attempts, reason, cause, .. } = history;
     let (name, end, term) = (&*job.name, history.end.as_str(), history.term.get());
     let took = history.took.unwrap_or_default().as_secs_f64();
     let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -172,8 +172,8 @@ pub(in crate::scheduler) fn tell(job: &Job, history: &TickHistory) {
             tracing::$level!(
                 target: "quorate::scheduler::tick",
                 job = name,
-                tick = %job.schedule.show(history.tick),
-                until = history.until.map(|until| job.schedule.show(until)),
+                tick = %job.schedule.format(history.tick),
+                until = history.until.map(|until| job.schedule.format(until)),
                 end,
                 cause = %cause,
                 worker = &**worker,
@@ -187,7 +187,7 @@ pub(in crate::scheduler) fn tell(job: &Job, history: &TickHistory) {
         };
     }
     match history.end {
-        TickEnd::Done | TickEnd::SkippedPaused => event!(info),
+        RunOutcome::Done | RunOutcome::SkippedPaused => event!(info),
         _ => event!(warn),
     }
 }
@@ -272,19 +272,19 @@ impl Scribe {
         }
     }
 
-    fn write(&mut self, entry: Entry) -> BoxFuture<'static, Finished> {
+    fn write(&mut self, entry: PendingEntry) -> BoxFuture<'static, Finished> {
         let shelf = self.shelves.entry(Arc::clone(&entry.history.job)).or_default();
         (shelf.writing, shelf.closed) = (shelf.writing + 1, false);
         // With the first entry of a term: until somebody sets it, the history has the nodes' default life.
         let lives = std::mem::replace(&mut shelf.lives, true);
         let (part, term, retention) = (
-            self.ledger.part(&TickHistory::part(&entry.history.job)),
+            self.ledger.part(&HistoryEntry::part(&entry.history.job)),
             self.term.clone(),
             self.retention.clone(),
         );
         let main = RunWriter::new(&self.ledger, &self.term);
         async move {
-            let Entry { history, close, keep } = entry;
+            let PendingEntry { history, close, keep } = entry;
             let job = Arc::clone(&history.job);
             if let Some(Close { run, seen, record }) = close
                 && let Err(error) = main.write(&run, seen, &record, false).await
@@ -335,7 +335,7 @@ impl Scribe {
     fn tidy(&mut self) -> Option<BoxFuture<'static, Finished>> {
         let job = self.to_tidy.pop_first()?;
         let shelf = self.shelves.get_mut(&job)?;
-        let part = self.ledger.part(&TickHistory::part(&job));
+        let part = self.ledger.part(&HistoryEntry::part(&job));
         let (keep, read, mut there) = (shelf.keep, shelf.read, Vec::from(shelf.written.clone()));
         let (ends, term, retention) = (shelf.ends.take(), self.term.clone(), self.retention.clone());
         Some(

@@ -30,7 +30,7 @@ pub struct JobRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
     /// How long after its time a tick may still be made up, where a leader runs it: so long the ledger remembers, also
-    /// under leaders that do not know of the job. (Rows of older versions do not say.)
+    /// under leaders that do not know of the job. (RowWriter of older versions do not say.)
     #[serde(default, with = "super::wire::maybe_millis", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
     /// The schedule, to be read back; `None` for a timetable of one's own.

@@ -12,10 +12,10 @@ mod slot_result;
 pub(super) mod snapshot;
 pub(super) mod wire;
 
-pub use history::{TickCause, TickEnd, TickHistory};
+pub use history::{HistoryEntry, RunCause, RunOutcome};
 pub(super) use job_row::FOR_EVER;
 pub use job_row::{JobRow, Paused};
 pub(super) use open_list::OpenList;
 pub(super) use record::Stage;
-pub use record::{OpenRun, RecordError, TickKey, TickRecord};
-pub(super) use slot_result::{RunOutcome, tail};
+pub use record::{OpenRun, RecordError, RunKey, RunRecord};
+pub(super) use slot_result::{SlotResult, tail};

@@ -1,4 +1,4 @@
-use crate::scheduler::store::row_writer::Rows;
+use crate::scheduler::store::row_writer::RowWriter;
 use crate::{env::WallTime, ledger::Memory, node::Record};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use std::{
 /// The list is advisory. A worker reads the records that it names; only the records say what the worker may take.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct OpenList {
-    rows: Rows,
+    rows: RowWriter,
     runs: Arc<Mutex<Listed>>,
 }
 
@@ -23,7 +23,7 @@ impl OpenList {
 
     /// The list as an earlier leader left it, without the runs that have no `open` record any more.
     pub(in crate::scheduler) fn new(
-        rows: &Rows,
+        rows: &RowWriter,
         found: &[Option<Record>],
         open: &BTreeSet<Arc<str>>,
     ) -> Self {

@@ -1,6 +1,6 @@
 use crate::scheduler::{
     policy::Delivery,
-    store::{TickCause, TickEnd},
+    store::{RunCause, RunOutcome},
 };
 use crate::{
     env::WallTime,
@@ -21,7 +21,7 @@ const PREFIX: &str = "tick/";
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum TickRecord {
+pub enum RunRecord {
     /// The leader is about to execute the run itself.
     Started {
         /// The leader's worker.
@@ -34,7 +34,7 @@ pub enum TickRecord {
         /// The worker that executed the run, or decided on it.
         worker: Arc<str>,
         /// In which way it ended.
-        end: TickEnd,
+        end: RunOutcome,
         /// The reason, for people; may be empty.
         outcome: Arc<str>,
         /// How long it took, in milliseconds, where it was executed.
@@ -66,7 +66,7 @@ pub struct OpenRun {
     /// The job's delivery rule when the run was opened.
     pub delivery: Delivery,
     /// Why it runs.
-    pub cause: TickCause,
+    pub cause: RunCause,
     /// The term that opened the run first, under which the history has it.
     pub term: FencingToken,
     /// The state that earlier runs of the job have left.
@@ -86,7 +86,7 @@ pub(in crate::scheduler) enum Stage {
     Closed,
 }
 
-impl TickRecord {
+impl RunRecord {
     /// *Started by* `worker`.
     pub fn started(worker: &str) -> Self {
         Self::Started { worker: worker.into() }
@@ -94,16 +94,16 @@ impl TickRecord {
 
     /// *Done by* `worker`; an `outcome` over 512 bytes is cut.
     pub fn done(worker: &str, took: Duration, outcome: &str) -> Self {
-        Self::ended(worker, TickEnd::Done, Some(took), outcome)
+        Self::ended(worker, RunOutcome::Done, Some(took), outcome)
     }
 
     /// Closed with an `end` that no execution led to; an `outcome` over 512 bytes is cut.
-    pub fn closed(worker: &str, end: TickEnd, outcome: &str) -> Self {
+    pub fn closed(worker: &str, end: RunOutcome, outcome: &str) -> Self {
         Self::ended(worker, end, None, outcome)
     }
 
     /// Closed with an `end` after the run `took` so long; an `outcome` over 512 bytes is cut.
-    pub fn ended(worker: &str, end: TickEnd, took: Option<Duration>, outcome: &str) -> Self {
+    pub fn ended(worker: &str, end: RunOutcome, took: Option<Duration>, outcome: &str) -> Self {
         let (outcome, took_ms) = (cut(outcome), took.map(millis));
         Self::Closed { worker: worker.into(), end, outcome, took_ms, memory: None, term: None }
     }
@@ -146,7 +146,7 @@ impl TickRecord {
     /// Reads a record's value.
     ///
     /// # Errors
-    /// [`RecordError`] where it is not, to the letter, what [`TickRecord::into_record`] writes.
+    /// [`RecordError`] where it is not, to the letter, what [`RunRecord::into_record`] writes.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         serde_json::from_str(value).map_err(|error| RecordError::new("record", value, &error.to_string()))
     }
@@ -154,14 +154,14 @@ impl TickRecord {
 
 /// Under which key a tick stands in its group's ledger: keys of one job sort by time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TickKey {
+pub struct RunKey {
     /// The job's name.
     pub job: Arc<str>,
     /// When the tick is due.
     pub tick: WallTime,
 }
 
-impl TickKey {
+impl RunKey {
     /// The key of a job's tick.
     pub fn new(job: &str, tick: WallTime) -> Self {
         Self { job: job.into(), tick }
@@ -222,29 +222,29 @@ mod tests {
     fn what_is_written_can_be_read() {
         let took = Duration::from_millis(1_250);
         for (record, text) in [
-            (TickRecord::started("a"), r#"{"state":"started","worker":"a"}"#),
+            (RunRecord::started("a"), r#"{"state":"started","worker":"a"}"#),
             (
-                TickRecord::done("b \"c\"\n", took, "exit 0"),
+                RunRecord::done("b \"c\"\n", took, "exit 0"),
                 r#"{"state":"closed","worker":"b \"c\"\n","end":"done","outcome":"exit 0","took_ms":1250}"#,
             ),
             (
-                TickRecord::closed("d", TickEnd::Lost, "")
+                RunRecord::closed("d", RunOutcome::Lost, "")
                     .remembered(WallTime::from_micros(5), FencingToken::new(3)),
                 r#"{"state":"closed","worker":"d","end":"lost","outcome":"","memory":5,"term":3}"#,
             ),
             (
-                TickRecord::Open(open()),
+                RunRecord::Open(open()),
                 r#"{"state":"open","generation":2,"at":5,"not_before":6,"take_by":7,"horizon":8,"delivery":"at-least-once","cause":"scheduled","term":9}"#,
             ),
             (
-                TickRecord::closed("d", TickEnd::TimedOut, "after 1s"),
+                RunRecord::closed("d", RunOutcome::TimedOut, "after 1s"),
                 r#"{"state":"closed","worker":"d","end":"timed-out","outcome":"after 1s"}"#,
             ),
         ] {
             let stood = record.clone().into_record(TICK, TERM);
             assert_eq!(&*stood.value, text);
             assert_eq!((stood.at, stood.term), (TICK.as_micros(), TERM));
-            assert_eq!(TickRecord::parse(&stood.value), Ok(record));
+            assert_eq!(RunRecord::parse(&stood.value), Ok(record));
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
             take_by: at(7),
             horizon: at(8),
             delivery: Delivery::AtLeastOnce,
-            cause: TickCause::Scheduled,
+            cause: RunCause::Scheduled,
             term: FencingToken::new(9),
             state: None,
             cancel: None,
@@ -269,14 +269,14 @@ mod tests {
         let cancelled = OpenRun { cancel: Some("on request".into()), ..open() };
         let next = OpenRun { generation: 3, ..open() };
         let stages = [
-            TickRecord::started("a"),
-            TickRecord::Open(open()),
-            TickRecord::Open(cancelled),
-            TickRecord::Open(next),
-            TickRecord::done("a", Duration::ZERO, ""),
+            RunRecord::started("a"),
+            RunRecord::Open(open()),
+            RunRecord::Open(cancelled),
+            RunRecord::Open(next),
+            RunRecord::done("a", Duration::ZERO, ""),
         ];
         assert!(stages.iter().all(|record| !record.clone().into_record(TICK, TERM).last), "R11");
-        assert!(stages.is_sorted_by_key(TickRecord::stage), "R14");
+        assert!(stages.is_sorted_by_key(RunRecord::stage), "R14");
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
             r#"{"state":"open","generation":1}"#,
             r#"{"state":"started","worker":"a"} x"#,
         ] {
-            let error = TickRecord::parse(text).unwrap_err().to_string();
+            let error = RunRecord::parse(text).unwrap_err().to_string();
             assert!(error.contains("cannot be read"), "{text}: {error}");
         }
     }
@@ -301,12 +301,12 @@ mod tests {
     #[test]
     fn a_long_outcome_is_cut_between_letters() {
         let long = "ї".repeat(600);
-        let TickRecord::Closed { outcome, .. } = TickRecord::done("a", Duration::ZERO, &long) else {
+        let RunRecord::Closed { outcome, .. } = RunRecord::done("a", Duration::ZERO, &long) else {
             panic!("done is done")
         };
         assert_eq!(outcome.len(), 512);
         let odd = format!("x{long}");
-        let TickRecord::Closed { outcome, .. } = TickRecord::closed("a", TickEnd::Failed, &odd) else {
+        let RunRecord::Closed { outcome, .. } = RunRecord::closed("a", RunOutcome::Failed, &odd) else {
             panic!("failed is closed")
         };
         assert_eq!(outcome.len(), 511);
@@ -315,15 +315,15 @@ mod tests {
     #[test]
     fn keys_go_both_ways_and_sort_by_time() {
         for job in ["nightly", "a/b", "tick/"] {
-            let key = TickKey::new(job, TICK);
-            assert_eq!(TickKey::parse(&key.key()), Ok(Some(key)));
+            let key = RunKey::new(job, TICK);
+            assert_eq!(RunKey::parse(&key.key()), Ok(Some(key)));
         }
-        assert_eq!(&*TickKey::new("nightly", TICK).key(), "tick/nightly/00001741503600000000");
+        assert_eq!(&*RunKey::new("nightly", TICK).key(), "tick/nightly/00001741503600000000");
         assert!(
-            TickKey::new("a", WallTime::from_micros(9)).key()
-                < TickKey::new("a", WallTime::from_micros(10)).key()
+            RunKey::new("a", WallTime::from_micros(9)).key()
+                < RunKey::new("a", WallTime::from_micros(10)).key()
         );
-        assert_eq!(TickKey::parse("pause/nightly"), Ok(None));
+        assert_eq!(RunKey::parse("pause/nightly"), Ok(None));
         for key in [
             "tick/",
             "tick/a",
@@ -332,7 +332,7 @@ mod tests {
             "tick/a/+0001741503600000000",
             "tick/a/99999999999999999999",
         ] {
-            assert!(TickKey::parse(key).is_err(), "{key}");
+            assert!(RunKey::parse(key).is_err(), "{key}");
         }
     }
 }

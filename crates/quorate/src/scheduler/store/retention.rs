@@ -16,7 +16,7 @@
 //! A worker that cannot reach a majority for the whole of that time counts as gone. Where the nodes have forgotten when a
 //! job was last vouched for, its time starts anew with the first leader that notices.
 
-use crate::scheduler::{JobRow, TickHistory, registry::Roster};
+use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{
     env::{Env, WallTime},
     ledger::{Answered, Ledger, LedgerError},
@@ -84,16 +84,16 @@ impl Retention {
 
     /// Sets the life of a job's history, where the job has one.
     pub(in crate::scheduler) async fn keep_history(&self, job: &str) -> Result<(), LedgerError> {
-        self.main.part(&TickHistory::part(job)).keep(self.history_life()).await
+        self.main.part(&HistoryEntry::part(job)).keep(self.history_life()).await
     }
 
-    /// Vouches for the roster's jobs until it is dropped. Of several tasks of one roster one vouches at a time.
-    pub(in crate::scheduler) async fn vouch(self, roster: Roster) {
-        let _turn = roster.vouching().lock().await;
-        let (mut changed, _) = roster.watch();
+    /// Vouches for the registry's jobs until it is dropped. Of several tasks of one registry one vouches at a time.
+    pub(in crate::scheduler) async fn vouch(self, registry: JobRegistry) {
+        let _turn = registry.vouching().lock().await;
+        let (mut changed, _) = registry.watch();
         let mut failed: u32 = 0;
         loop {
-            let round = self.round(&roster).await;
+            let round = self.round(&registry).await;
             let pause = match round {
                 // Workers take turns: what one has vouched for the others need not.
                 Ok(()) => {
@@ -116,8 +116,8 @@ impl Retention {
         }
     }
 
-    async fn round(&self, roster: &Roster) -> Result<(), LedgerError> {
-        let jobs = roster.jobs();
+    async fn round(&self, registry: &JobRegistry) -> Result<(), LedgerError> {
+        let jobs = registry.jobs();
         let vouched = Vouched::read(&self.part().read().await?);
         let now = self.main.wall();
         let mut renewals: FuturesUnordered<BoxFuture<'_, Result<(), LedgerError>>> = FuturesUnordered::new();

@@ -11,7 +11,7 @@
 //! after the other would wear it down. All rows go through one task, which writes many at once, and those under
 //! one key in order.
 
-use crate::scheduler::store::snapshot::Sealed;
+use crate::scheduler::store::snapshot::LedgerSnapshot;
 use crate::{
     election::Term,
     env::{ScopedTask, WallTime},
@@ -55,14 +55,14 @@ pub(in crate::scheduler) struct Told {
 
 /// The way to the task that writes rows.
 #[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Rows(mpsc::UnboundedSender<Put>);
+pub(in crate::scheduler) struct RowWriter(mpsc::UnboundedSender<Put>);
 
-impl Rows {
+impl RowWriter {
     /// Starts the task, which ends once every clone of this is dropped and all is written, or the term is over.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
-        sealed: &Sealed,
+        sealed: &LedgerSnapshot,
     ) -> (Self, ScopedTask<()>) {
         let (puts, inbox) = mpsc::unbounded_channel();
         let found = sealed.rows("").map(|(key, records)| (Arc::clone(key), Slot::found(records)));
@@ -89,7 +89,7 @@ impl Rows {
         self.send(key, value, false)
     }
 
-    /// As [`Rows::write`], and waits for as long as it takes: an error says that this term will not write it.
+    /// As [`RowWriter::write`], and waits for as long as it takes: an error says that this term will not write it.
     pub(in crate::scheduler) fn insist(
         &self,
         key: &Arc<str>,

@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     ledger::{Ledger, LedgerError},
     node::Record,
-    scheduler::{TickRecord, goes_forward, memory_needed, overwrites},
+    scheduler::{RunRecord, goes_forward, memory_needed, overwrites},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -58,7 +58,7 @@ impl RunWriter {
     }
 
     /// The record of `written` under this leader's term.
-    pub(in crate::scheduler) fn record(&self, run: &RunId, written: TickRecord) -> Record {
+    pub(in crate::scheduler) fn record(&self, run: &RunId, written: RunRecord) -> Record {
         written.into_record(run.at, self.term.token())
     }
 

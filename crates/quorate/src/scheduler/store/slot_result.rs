@@ -1,6 +1,6 @@
 //! The end of a slot that its worker records: what the leader needs for the history and the next run.
 
-use crate::scheduler::store::TickEnd;
+use crate::scheduler::store::RunOutcome;
 use crate::{
     env::WallTime,
     node::engine::{RESULT_MAX, cut},
@@ -13,10 +13,10 @@ const REASON_MAX: usize = 200;
 
 /// The outcome of a run on a worker, which is the result of its slot: at most 1 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::scheduler) struct RunOutcome {
+pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) worker: Arc<str>,
     /// The end of the run; `None` if it was interrupted and is to run again.
-    pub(in crate::scheduler) end: Option<TickEnd>,
+    pub(in crate::scheduler) end: Option<RunOutcome>,
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
     pub(in crate::scheduler) took_ms: u64,
@@ -27,7 +27,7 @@ pub(in crate::scheduler) struct RunOutcome {
     pub(in crate::scheduler) output: Option<Arc<str>>,
 }
 
-impl RunOutcome {
+impl SlotResult {
     /// The text of the slot's result. The reason is cut, then the output loses its beginning, until it fits.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn an_outcome_goes_both_ways_and_always_fits() {
-        let outcome = RunOutcome {
+        let outcome = SlotResult {
             worker: "w".into(),
-            end: Some(TickEnd::Failed),
+            end: Some(RunOutcome::Failed),
             reason: "exit 1".into(),
             began: WallTime::from_micros(7),
             took_ms: 12,
@@ -74,11 +74,11 @@ mod tests {
             state: Some("s".into()),
             output: Some("tail".into()),
         };
-        assert_eq!(RunOutcome::parse(&outcome.to_text()), Some(outcome.clone()));
+        assert_eq!(SlotResult::parse(&outcome.to_text()), Some(outcome.clone()));
         let long: Arc<str> = "\"\n".repeat(3_000).into();
-        let full = RunOutcome { reason: long.clone(), output: Some(long), ..outcome };
+        let full = SlotResult { reason: long.clone(), output: Some(long), ..outcome };
         let text = full.to_text();
-        let read = RunOutcome::parse(&text).unwrap();
+        let read = SlotResult::parse(&text).unwrap();
         assert!(text.len() <= RESULT_MAX && read.state == full.state && read.reason.len() >= 100, "{text}");
         assert!(full.output.unwrap().ends_with(&*read.output.unwrap()), "the end of it is kept");
     }

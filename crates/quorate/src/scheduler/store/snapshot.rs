@@ -1,15 +1,15 @@
 //! What the seal found, as the leader needs it for the rest of its term.
 
 use crate::scheduler::{
-    plan::requests::{AskRow, PREFIX},
-    run::on_leader::JobState,
+    plan::requests::{PREFIX, RequestRow},
+    run::on_leader::SavedState,
 };
 use crate::{
     env::WallTime,
     ledger::Answered,
     node::{NodeTime, Record},
     scheduler::{
-        Decision, Delivery, JobRow, NodeAnswer, SkipReason, TickKey, TickRecord, TickVerdict,
+        Decision, Delivery, JobRow, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason,
         plan::verdict::rank, verdict,
     },
 };
@@ -29,7 +29,7 @@ const TAKE_AT_ONCE: usize = 2_000;
 /// The ledger as the nodes that answered the seal have it. Of the records of a run only the one of the highest
 /// [rank](crate::scheduler::rank) is kept.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Sealed {
+pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
     quorum: usize,
     pub(in crate::scheduler) max_clock_offset: Duration,
@@ -71,9 +71,9 @@ pub(in crate::scheduler) struct Decided {
 
 impl SealedRun {
     fn new(record: Record) -> Self {
-        let written = TickRecord::parse(&record.value).ok();
+        let written = RunRecord::parse(&record.value).ok();
         let memory = match &written {
-            Some(TickRecord::Closed { memory, .. }) => *memory,
+            Some(RunRecord::Closed { memory, .. }) => *memory,
             _ => None,
         };
         Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, shown: 0 }
@@ -85,7 +85,7 @@ impl SealedRun {
     }
 }
 
-impl Sealed {
+impl LedgerSnapshot {
     /// What the nodes answered. It may be very much: other tasks have their turns in between.
     pub(in crate::scheduler) async fn take(
         answers: Vec<Answered>,
@@ -165,7 +165,7 @@ impl Sealed {
             .collect();
         let verdict = verdict(&views, self.quorum, at, self.max_clock_offset);
         let decision = delivery.decide(&verdict);
-        let unknown = verdict == TickVerdict::Unknown;
+        let unknown = verdict == RunVerdict::Unknown;
         Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
     }
 
@@ -185,7 +185,7 @@ impl Sealed {
         let open = self
             .of_job(job)
             .filter(move |(_, known)| !known.is_settled(self.quorum) && known.record.at >= low_water);
-        open.filter_map(|(key, known)| Some((TickKey::parse(key).ok()??.tick, known.record.clone())))
+        open.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, known.record.clone())))
     }
 
     /// The keys of all runs that have not ended, of jobs that this leader knows and of others.
@@ -197,12 +197,12 @@ impl Sealed {
     /// The ticks of a job that have ended, as far as the ledger still knows of them: newest first.
     pub(in crate::scheduler) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
         let ended = self.of_job(job).rev().filter(|(_, known)| known.is_settled(self.quorum));
-        ended.filter_map(|(key, known)| Some((TickKey::parse(key).ok()??.tick, &known.record)))
+        ended.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, &known.record)))
     }
 
     fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, SealedRun> {
-        let first = TickKey::new(job, WallTime::default()).key();
-        let last = TickKey::new(job, WallTime::from_micros(u64::MAX)).key();
+        let first = RunKey::new(job, WallTime::default()).key();
+        let last = RunKey::new(job, WallTime::from_micros(u64::MAX)).key();
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
     }
 
@@ -213,17 +213,17 @@ impl Sealed {
         first: WallTime,
         last: WallTime,
     ) -> impl Iterator<Item = WallTime> + '_ {
-        let (first, last) = (TickKey::new(job, first).key(), TickKey::new(job, last).key());
+        let (first, last) = (RunKey::new(job, first).key(), RunKey::new(job, last).key());
         let of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)));
-        of_job.filter_map(|(key, _)| Some(TickKey::parse(key).ok()??.tick))
+        of_job.filter_map(|(key, _)| Some(RunKey::parse(key).ok()??.tick))
     }
 
     /// The last tick of a job before `before` of which the ledger knows anything.
     pub(in crate::scheduler) fn last_before(&self, job: &str, before: WallTime) -> Option<WallTime> {
-        let first = TickKey::new(job, WallTime::default()).key();
-        let end = TickKey::new(job, before).key();
+        let first = RunKey::new(job, WallTime::default()).key();
+        let end = RunKey::new(job, before).key();
         let mut of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Excluded(&*end)));
-        TickKey::parse(of_job.next_back()?.0).ok()?.map(|key| key.tick)
+        RunKey::parse(of_job.next_back()?.0).ok()?.map(|key| key.tick)
     }
 
     /// What each node that answered has under `key`; nothing where none has anything.
@@ -235,13 +235,13 @@ impl Sealed {
     pub(in crate::scheduler) fn forget(&mut self, job: &str) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
-        for key in [JobRow::key(job), JobState::key(job)] {
+        for key in [JobRow::key(job), SavedState::key(job)] {
             self.rows.remove(&key);
         }
         let asks: Vec<Arc<str>> = self
             .rows(PREFIX)
             .filter(|(_, records)| {
-                AskRow::find(records).is_some_and(|(row, _)| **row.request.what.job() == *job)
+                RequestRow::find(records).is_some_and(|(row, _)| **row.request.what.job() == *job)
             })
             .map(|(key, _)| Arc::clone(key))
             .collect();
@@ -276,7 +276,7 @@ pub(in crate::scheduler) mod tests {
     use crate::{
         ledger::Memory,
         node::{FencingToken, LedgerState},
-        scheduler::{TickEnd, TickRecord},
+        scheduler::{RunOutcome, RunRecord},
     };
 
     pub(in crate::scheduler) const SECOND: Duration = Duration::from_secs(1);
@@ -295,29 +295,29 @@ pub(in crate::scheduler) mod tests {
     pub(in crate::scheduler) fn tick_record(tick: u64, term: u64, closed: bool) -> (Arc<str>, Record) {
         let (at, term) = (at(tick), FencingToken::new(term));
         let written = match closed {
-            true => TickRecord::done("old", SECOND, "").remembered(at, term),
-            false => TickRecord::started("old"),
+            true => RunRecord::done("old", SECOND, "").remembered(at, term),
+            false => RunRecord::started("old"),
         };
-        (TickKey::new("j", at).key(), written.into_record(at, term))
+        (RunKey::new("j", at).key(), written.into_record(at, term))
     }
 
     /// Three nodes whose memory began at 0; `started` and `done` stand on two of them.
-    pub(in crate::scheduler) fn sealed(started: &[u64], done: &[u64]) -> Sealed {
+    pub(in crate::scheduler) fn sealed(started: &[u64], done: &[u64]) -> LedgerSnapshot {
         let open = started.iter().map(|&tick| tick_record(tick, 1, false));
         let records: Vec<_> = open.chain(done.iter().map(|&tick| tick_record(tick, 1, true))).collect();
         let answers = vec![node(at(0), records.clone()), node(at(0), records), node(at(0), vec![])];
-        Sealed::new(answers, 2, SECOND)
+        LedgerSnapshot::new(answers, 2, SECOND)
     }
 
     /// Nodes with one record each, of the tick 5: by term, and whether it is closed.
-    fn each(records: &[(u64, bool)]) -> Sealed {
+    fn each(records: &[(u64, bool)]) -> LedgerSnapshot {
         let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
-        Sealed::new(nodes.collect(), 2, SECOND)
+        LedgerSnapshot::new(nodes.collect(), 2, SECOND)
     }
 
     #[test]
     fn of_several_records_the_one_of_the_highest_term_decides() {
-        let key = TickKey::new("j", at(5)).key();
+        let key = RunKey::new("j", at(5)).key();
         for all in [[(3, false), (7, false)], [(7, false), (3, false)], [(3, true), (7, false)]] {
             let decided = each(&all).decide(Delivery::AtLeastOnce, &key, at(5));
             assert_eq!((decided.decision, decided.remembering), (Decision::Run, true), "{all:?}");
@@ -345,7 +345,7 @@ pub(in crate::scheduler) mod tests {
             node(at(5), vec![tick_record(5, 7, true)]),
             node(at(0), vec![]),
         ];
-        let sealed = Sealed::new(young, 2, SECOND);
+        let sealed = LedgerSnapshot::new(young, 2, SECOND);
         assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (1, 0), "a young node");
         let sealed = each(&[(6, true), (7, true)]);
         assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (1, 0), "two terms");
@@ -353,18 +353,18 @@ pub(in crate::scheduler) mod tests {
 
     #[test]
     fn of_two_ends_of_one_term_every_leader_takes_the_same() {
-        let key = TickKey::new("j", at(5)).key();
+        let key = RunKey::new("j", at(5)).key();
         // They differ where a leader dropped the run while its end was being written.
         let ended = |end| {
-            let record = TickRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
+            let record = RunRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
             vec![(Arc::clone(&key), record)]
         };
-        let (one, other, none) = (ended(TickEnd::Cancelled), ended(TickEnd::TimedOut), vec![]);
+        let (one, other, none) = (ended(RunOutcome::Cancelled), ended(RunOutcome::TimedOut), vec![]);
         let orders =
             [[&one, &other, &none], [&other, &one, &none], [&none, &other, &one], [&one, &one, &other]];
         let seen = orders.map(|nodes| {
             let nodes = nodes.map(|records| node(at(0), records.clone()));
-            let record = Sealed::new(nodes.into(), 2, SECOND).unfinished("j").next();
+            let record = LedgerSnapshot::new(nodes.into(), 2, SECOND).unfinished("j").next();
             record.unwrap().1
         });
         assert!(seen.iter().all(|record| *record == seen[0]), "{seen:?}");
@@ -372,10 +372,10 @@ pub(in crate::scheduler) mod tests {
 
     #[test]
     fn jobs_are_told_apart_and_the_last_known_tick_is_found() {
-        let other = TickKey::new("j2", at(3)).key();
+        let other = RunKey::new("j2", at(3)).key();
         let mut records = vec![tick_record(2, 1, false), tick_record(9, 1, true)];
         records.push((other, records[0].1.clone()));
-        let sealed = Sealed::new(vec![node(at(0), records)], 1, SECOND);
+        let sealed = LedgerSnapshot::new(vec![node(at(0), records)], 1, SECOND);
         assert_eq!(sealed.unfinished("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(2)]);
         assert_eq!(sealed.last_before("j", at(9)), Some(at(2)));
         assert_eq!(sealed.last_before("j", at(10)), Some(at(9)));
@@ -387,7 +387,7 @@ pub(in crate::scheduler) mod tests {
         let mut pruned = node(at(0), vec![]);
         pruned.state.low_water = at(6).as_micros();
         let away = node(at(0), vec![tick_record(5, 1, false), tick_record(6, 1, false)]);
-        let sealed = Sealed::new(vec![pruned, away], 2, SECOND);
+        let sealed = LedgerSnapshot::new(vec![pruned, away], 2, SECOND);
         assert_eq!(sealed.unfinished("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(6)]);
     }
 

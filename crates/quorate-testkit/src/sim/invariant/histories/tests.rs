@@ -1,12 +1,12 @@
 use super::{super::pool_log::made, *};
-use quorate::{node::FencingToken, scheduler::TickCause};
+use quorate::{node::FencingToken, scheduler::RunCause};
 
-fn entry(job: &str, due: u64, run: u64, end: TickEnd) -> TickHistory {
-    TickHistory {
+fn entry(job: &str, due: u64, run: u64, end: RunOutcome) -> HistoryEntry {
+    HistoryEntry {
         job: job.into(),
         tick: made::at(due),
         until: None,
-        cause: TickCause::Scheduled,
+        cause: RunCause::Scheduled,
         end,
         reason: "".into(),
         worker: "w0".into(),
@@ -18,14 +18,14 @@ fn entry(job: &str, due: u64, run: u64, end: TickEnd) -> TickHistory {
     }
 }
 
-fn read(histories: &mut Histories, entries: &[TickHistory]) -> Result<(), String> {
+fn read(histories: &mut Histories, entries: &[HistoryEntry]) -> Result<(), String> {
     let (job, page) = (entries[0].job.clone(), &entries[..entries.len().min(3)]);
     made::see(histories, 0, &Event::HistoryRead { job: &job, entries, page })
 }
 
 /// Judges a history whose entry says `end`, for a run of `job` that is due at 2 s. Its handler ended as `ended` says, or
 /// never started.
-fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: TickEnd) -> Result<(), String> {
+fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: RunOutcome) -> Result<(), String> {
     let mut histories = Histories { promises, ..Histories::default() };
     if let Some(ended) = ended {
         made::started(&mut histories, 2_000, &made::start(1, job, 2_000)).unwrap();
@@ -39,18 +39,18 @@ fn ends_agree_with_what_the_handlers_did() {
     use HandlerEnd::{Done, Failed, Stopped};
     let today = Promises::default();
     let says = |ended, end| reads(today, "any-each", ended, end);
-    assert_eq!(says(Some(Done), TickEnd::Done), Ok(()));
+    assert_eq!(says(Some(Done), RunOutcome::Done), Ok(()));
     for ended in [None, Some(Failed), Some(Stopped)] {
-        assert!(says(ended, TickEnd::Done).unwrap_err().contains("no handler ended so"), "{ended:?}");
+        assert!(says(ended, RunOutcome::Done).unwrap_err().contains("no handler ended so"), "{ended:?}");
     }
-    assert!(says(Some(Failed), TickEnd::Failed).is_ok() && says(Some(Done), TickEnd::Failed).is_err());
-    assert!(says(Some(Failed), TickEnd::TimedOut).is_err());
-    assert!(says(Some(Stopped), TickEnd::Cancelled).is_ok() && says(None, TickEnd::Cancelled).is_err());
+    assert!(says(Some(Failed), RunOutcome::Failed).is_ok() && says(Some(Done), RunOutcome::Failed).is_err());
+    assert!(says(Some(Failed), RunOutcome::TimedOut).is_err());
+    assert!(says(Some(Stopped), RunOutcome::Cancelled).is_ok() && says(None, RunOutcome::Cancelled).is_err());
     let mut other = Histories::default();
     made::ran(&mut other, &made::start(1, "any-each", 2_000)).unwrap();
-    let elsewhere = TickHistory { worker: "w1".into(), ..entry("any-each", 2_000, 1, TickEnd::Done) };
+    let elsewhere = HistoryEntry { worker: "w1".into(), ..entry("any-each", 2_000, 1, RunOutcome::Done) };
     assert!(read(&mut other, &[elsewhere]).is_err(), "on another worker");
-    let opened = entry("any-each", 2_000, 2, TickEnd::Done);
+    let opened = entry("any-each", 2_000, 2, RunOutcome::Done);
     assert_eq!(
         read(&mut other, &[opened]),
         Ok(()),
@@ -58,8 +58,9 @@ fn ends_agree_with_what_the_handlers_did() {
     );
     let mut led = Histories::default();
     made::ran(&mut led, &made::start(1, "led", 2_000)).unwrap();
-    assert!(read(&mut led, &[entry("led", 2_000, 2, TickEnd::Done)]).is_err(), "under another term");
-    let hours = TickHistory { started: Some(made::at(9_000)), ..entry("any-each", 2_000, 1, TickEnd::Done) };
+    assert!(read(&mut led, &[entry("led", 2_000, 2, RunOutcome::Done)]).is_err(), "under another term");
+    let hours =
+        HistoryEntry { started: Some(made::at(9_000)), ..entry("any-each", 2_000, 1, RunOutcome::Done) };
     assert!(read(&mut other, &[hours]).is_err(), "at another time");
 }
 
@@ -67,16 +68,17 @@ fn ends_agree_with_what_the_handlers_did() {
 fn what_is_skipped_or_lost_is_so_for_a_reason() {
     let today = Promises::default();
     let says = |job, end| reads(today, job, None, end);
-    assert!(says("led", TickEnd::Lost).is_err() && says("led-once", TickEnd::Lost).is_ok());
-    assert!(says("any-each", TickEnd::Lost).is_ok());
-    assert!(reads(Promises::ALL, "any-each", None, TickEnd::Lost).is_err());
-    assert!(says("led", TickEnd::SkippedMisfire).unwrap_err().contains("do not permit"));
+    assert!(says("led", RunOutcome::Lost).is_err() && says("led-once", RunOutcome::Lost).is_ok());
+    assert!(says("any-each", RunOutcome::Lost).is_ok());
+    assert!(reads(Promises::ALL, "any-each", None, RunOutcome::Lost).is_err());
+    assert!(says("led", RunOutcome::SkippedMisfire).unwrap_err().contains("do not permit"));
     assert!(
-        says("led", TickEnd::SkippedOverlap).is_err() && says("led-once", TickEnd::SkippedOverlap).is_ok()
+        says("led", RunOutcome::SkippedOverlap).is_err()
+            && says("led-once", RunOutcome::SkippedOverlap).is_ok()
     );
-    assert!(says("led", TickEnd::SkippedPaused).is_err());
-    assert!(reads(Promises::ALL, "any-skip", None, TickEnd::SkippedMisfire).is_ok());
-    let started = |promises| reads(promises, "led-once", Some(HandlerEnd::Done), TickEnd::SkippedOverlap);
+    assert!(says("led", RunOutcome::SkippedPaused).is_err());
+    assert!(reads(Promises::ALL, "any-skip", None, RunOutcome::SkippedMisfire).is_ok());
+    let started = |promises| reads(promises, "led-once", Some(HandlerEnd::Done), RunOutcome::SkippedOverlap);
     assert!(started(today).is_ok());
     assert!(started(Promises::ALL).unwrap_err().contains("has started"));
 }
@@ -90,7 +92,7 @@ fn a_history_is_in_order_and_has_each_entry_once() {
         }
         histories
     };
-    let done = |run, due| entry("any-each", due, run, TickEnd::Done);
+    let done = |run, due| entry("any-each", due, run, RunOutcome::Done);
     let today = Promises::default();
     let all = [done(4, 4_500), done(3, 3_000), done(2, 3_000), done(1, 1_500)];
     assert_eq!(read(&mut histories(today), &all), Ok(()));
@@ -108,12 +110,12 @@ fn no_entry_is_missing_that_is_to_be_kept() {
     let stored = |servers, job: &str| {
         let mut histories = Histories::default();
         made::ran(&mut histories, &made::start(1, job, 2_000)).unwrap();
-        let missing = entry(job, 1_000, 9, TickEnd::Done).key();
-        let ledger = format!("{POOL}{{{}}}", TickHistory::part(job));
+        let missing = entry(job, 1_000, 9, RunOutcome::Done).key();
+        let ledger = format!("{POOL}{{{}}}", HistoryEntry::part(job));
         made::written(&mut histories, &ledger, &missing, "", servers).unwrap();
         histories
     };
-    let rest = |job| [entry(job, 2_000, 1, TickEnd::Done)];
+    let rest = |job| [entry(job, 2_000, 1, RunOutcome::Done)];
     assert!(read(&mut stored(3, "led"), &rest("led")).unwrap_err().contains("is missing"));
     assert!(read(&mut stored(2, "led"), &rest("led")).is_ok(), "a minority's");
     let mut forgot = stored(3, "led");

@@ -1,10 +1,10 @@
 use super::{super::pool_log::made, *};
-use quorate::scheduler::TickCause;
+use quorate::scheduler::RunCause;
 
 const ASK: &str = "ask/00000000000000000000000000000007";
 
-fn trigger() -> Ask {
-    Ask::Trigger { job: "led".into() }
+fn trigger() -> JobAction {
+    JobAction::Trigger { job: "led".into() }
 }
 
 fn accepted(count: u64) -> Told {
@@ -12,7 +12,7 @@ fn accepted(count: u64) -> Told {
 }
 
 fn on_request(run: u64, job: &str, due: u64) -> RunStart {
-    let cause = TickCause::Triggered { id: made::id(7) };
+    let cause = RunCause::Triggered { id: made::id(7) };
     RunStart { cause, ..made::start(run, job, due) }
 }
 
@@ -33,7 +33,7 @@ fn what_is_accepted_is_stored_on_a_majority() {
     assert!(triggered(2).1.unwrap_err().contains("stored on 2 servers"));
     assert!(triggered(3).1.is_ok());
     let mut requests = triggered(3).0;
-    let span = Ask::Backfill { job: "led".into(), from: made::at(1_600), until: made::at(4_800) };
+    let span = JobAction::Backfill { job: "led".into(), from: made::at(1_600), until: made::at(4_800) };
     assert!(made::asks(&mut requests, 6_000, span.clone(), accepted(2)).is_ok());
     let why = made::asks(&mut requests, 6_001, span, accepted(3)).unwrap_err();
     assert!(why.contains("makes 3 runs, by its answer, and 2 in truth"), "{why}");
@@ -47,10 +47,12 @@ fn an_accepted_request_is_carried_out() {
     assert_eq!((settle(&mut requests), requests.judged), (Ok(()), 1));
 
     let mut cancelled = triggered(3).0;
-    made::asks(&mut cancelled, 5_100, Ask::Cancel { job: "led".into(), tick: None }, accepted(1)).unwrap();
+    made::asks(&mut cancelled, 5_100, JobAction::Cancel { job: "led".into(), tick: None }, accepted(1))
+        .unwrap();
     assert!(settle(&mut cancelled).is_ok());
     let mut other = triggered(3).0;
-    made::asks(&mut other, 5_100, Ask::Cancel { job: "any-once".into(), tick: None }, accepted(1)).unwrap();
+    made::asks(&mut other, 5_100, JobAction::Cancel { job: "any-once".into(), tick: None }, accepted(1))
+        .unwrap();
     assert!(settle(&mut other).is_err());
 
     let mut forgotten = triggered(3).0;
@@ -79,7 +81,7 @@ fn a_run_is_of_a_request() {
 fn a_back_fill_goes_from_the_oldest_tick_on() {
     let mut requests = Requests::default();
     made::written(&mut requests, POOL, ASK, "", 3).unwrap();
-    let span = Ask::Backfill { job: "led".into(), from: made::at(1_600), until: made::at(4_800) };
+    let span = JobAction::Backfill { job: "led".into(), from: made::at(1_600), until: made::at(4_800) };
     made::asks(&mut requests, 6_000, span, accepted(2)).unwrap();
     assert!(made::ran(&mut requests, &on_request(1, "led", 3_200)).is_ok());
     assert!(settle(&mut requests).unwrap_err().contains("nothing came of its run"));
@@ -92,7 +94,7 @@ fn a_paused_job_does_not_start() {
     let paused = |job: &str, servers, promises| {
         let mut requests = Requests { promises, ..Requests::default() };
         made::written(&mut requests, POOL, &JobRow::key(job), &made::row(0, true), servers).unwrap();
-        made::asks(&mut requests, 5_000, Ask::Pause { job: job.into() }, accepted(0)).unwrap();
+        made::asks(&mut requests, 5_000, JobAction::Pause { job: job.into() }, accepted(0)).unwrap();
         requests
     };
     let today = Promises::default();
@@ -108,6 +110,7 @@ fn a_paused_job_does_not_start() {
     made::see(&mut led, 9_700, &Event::Forgot { node: "n2" }).unwrap();
     assert!(starts(&mut led, "led", 11_200, 11_200).is_ok(), "a majority has forgotten the pause");
     let mut resumed = paused("led", 3, today);
-    made::asks(&mut resumed, 9_000, Ask::Resume { job: "led".into() }, Told::Unknown { id: None }).unwrap();
+    made::asks(&mut resumed, 9_000, JobAction::Resume { job: "led".into() }, Told::Unknown { id: None })
+        .unwrap();
     assert!(starts(&mut resumed, "led", 9_600, 9_600).is_ok());
 }

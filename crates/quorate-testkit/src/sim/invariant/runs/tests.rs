@@ -34,7 +34,7 @@ fn a_run_has_a_valid_hold_and_is_due() {
     let early = RunStart { true_wall: made::at(1_200), ..good };
     assert!(starts(early.clone()).unwrap_err().contains("in truth"));
     assert!(starts(RunStart { ahead: Duration::from_millis(200), ..early.clone() }).is_ok());
-    let cause = quorate::scheduler::TickCause::Triggered { id: made::id(1) };
+    let cause = quorate::scheduler::RunCause::Triggered { id: made::id(1) };
     assert!(starts(RunStart { cause, ..early }).is_ok(), "what is asked for is due at once");
 }
 

@@ -3,7 +3,7 @@
 use super::{MAJORITY, OFFSET, Ticks};
 use quorate::{
     env::WallTime,
-    scheduler::{Delivery, TickKey},
+    scheduler::{Delivery, RunKey},
 };
 use std::time::Duration;
 
@@ -30,10 +30,10 @@ impl Ticks {
         }
         let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= now + OFFSET);
         let mut due = std::iter::successors(next(&(now - REPORTED_WITHIN)), next);
-        let Some(at) = due.find(|at| spec.schedule.show(*at) == shown) else {
+        let Some(at) = due.find(|at| spec.schedule.format(*at) == shown) else {
             return wrong("it was never due");
         };
-        let tick = self.ticks.entry(TickKey::new(spec.name, at)).or_default();
+        let tick = self.ticks.entry(RunKey::new(spec.name, at)).or_default();
         let remember = |memories: &mut dyn Iterator<Item = WallTime>| {
             memories.filter(|since| *since + OFFSET <= at).count()
         };

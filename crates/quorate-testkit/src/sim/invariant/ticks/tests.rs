@@ -42,9 +42,9 @@ impl History {
 
     /// Stores *started*, or a final record, on the given number of servers.
     fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
-        let written = if last { TickRecord::done("w", Duration::ZERO, "") } else { TickRecord::started("w") };
+        let written = if last { RunRecord::done("w", Duration::ZERO, "") } else { RunRecord::started("w") };
         let record = written.into_record(at(due), FencingToken::new(term));
-        let key = TickKey::new(job, at(due)).key();
+        let key = RunKey::new(job, at(due)).key();
         (0..servers).for_each(|node| self.written(node, &key, &record).unwrap());
     }
 
@@ -57,10 +57,10 @@ impl History {
         self.stands(job, due, term, false, 3);
         self.1 += 1;
         self.start(&TickStart { run: self.1, ..tick(job, due, term) })?;
-        self.end(self.1, TickEnd::Itself)
+        self.end(self.1, RunOutcome::Itself)
     }
 
-    fn end(&mut self, run: u64, end: TickEnd) -> Result<(), String> {
+    fn end(&mut self, run: u64, end: RunOutcome) -> Result<(), String> {
         self.0.see(Duration::ZERO, &Event::TickEnded { run, end })
     }
 
@@ -111,7 +111,7 @@ impl History {
     /// The leader reports that the tick is lost.
     fn lost(&mut self, job: &str, due: u64, term: u64, reason: &str) -> Result<(), String> {
         let spec = specs().into_iter().find(|spec| spec.name == job).unwrap();
-        let tick = spec.schedule.show(at(due));
+        let tick = spec.schedule.format(at(due));
         let lost = Event::TickLost { job, tick: &tick, term, reason };
         self.0.see(BEGAN + Duration::from_secs(9), &lost)
     }
@@ -213,7 +213,7 @@ fn an_interrupted_tick_runs_again_until_it_ends() {
         history.stands("each", 700, 1, false, 3);
         for run in 1_000..1_000 + times {
             history.start(&TickStart { run, ..tick("each", 700, 1) }).unwrap();
-            history.end(run, TickEnd::Torn).unwrap();
+            history.end(run, RunOutcome::Torn).unwrap();
         }
         history
     };

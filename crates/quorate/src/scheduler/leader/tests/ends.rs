@@ -4,7 +4,8 @@ use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends,
 use crate::{
     node::FencingToken,
     scheduler::{
-        Delivery, Job, Misfire, Overlap, Retry, RunAll, RunOnce, Tick, TickCause, TickEnd, TickHistory, at,
+        Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunAll, RunCause, RunContext, RunOnce,
+        RunOutcome, at,
     },
 };
 use std::{
@@ -22,7 +23,7 @@ async fn ok() -> Result<(), String> {
 /// Works until it is told to stop, and then says what it is given to say.
 fn patient(
     result: Result<(), &'static str>,
-) -> impl Fn(Tick) -> futures_util::future::BoxFuture<'static, Result<(), &'static str>> {
+) -> impl Fn(RunContext) -> futures_util::future::BoxFuture<'static, Result<(), &'static str>> {
     move |tick| {
         Box::pin(async move {
             tick.cancellation_token().cancelled().await;
@@ -34,10 +35,10 @@ fn patient(
 #[tokio::test]
 async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts() {
     let stage = Stage::new();
-    let flaky = Job::new("flaky", often(), |tick: Tick| async move {
+    let flaky = Job::new("flaky", often(), |tick: RunContext| async move {
         if tick.attempt() < 3 { Err(format!("attempt {} failed", tick.attempt())) } else { Ok(()) }
     });
-    let fails = Job::new("fails", often(), |tick: Tick| async move {
+    let fails = Job::new("fails", often(), |tick: RunContext| async move {
         tick.set_output("secrets, and the tail");
         Err::<(), _>(format!("attempt {} failed", tick.attempt()))
     });
@@ -51,21 +52,21 @@ async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts()
     let leader = stage.candidate("a", &jobs);
     let flaky = stage.history_when("flaky", |history| history.len() > 2).await;
     let entry = &flaky[1];
-    assert_eq!((entry.end, entry.attempts, &*entry.reason, &*entry.worker), (TickEnd::Done, 3, "", "a"));
-    assert!(entry.term.get() > 0 && entry.cause == TickCause::Scheduled && entry.output.is_none());
+    assert_eq!((entry.end, entry.attempts, &*entry.reason, &*entry.worker), (RunOutcome::Done, 3, "", "a"));
+    assert!(entry.term.get() > 0 && entry.cause == RunCause::Scheduled && entry.output.is_none());
     assert!(entry.started.is_some_and(|started| started >= entry.tick), "{entry:?}");
     let fails = stage.history_when("fails", |history| history.len() > 2).await;
     let entry = &fails[1];
-    assert_eq!((entry.end, entry.attempts, &*entry.reason), (TickEnd::Failed, 2, "attempt 2 failed"));
+    assert_eq!((entry.end, entry.attempts, &*entry.reason), (RunOutcome::Failed, 2, "attempt 2 failed"));
     assert_eq!(entry.output.as_deref(), Some("the tail"));
     // Ticks that it overtakes may stand before it.
-    let slow = stage.history_when("slow", |all| !ends(all, TickEnd::TimedOut).is_empty()).await;
-    let entry = ends(&slow, TickEnd::TimedOut)[0];
+    let slow = stage.history_when("slow", |all| !ends(all, RunOutcome::TimedOut).is_empty()).await;
+    let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
     assert!(entry.took >= Some(PERIOD) && entry.reason.contains("timed out after 50"), "{entry:?}");
-    let counts = leader.roster.counts().look();
-    assert!(counts.jobs["flaky"].ends[&TickEnd::Done] >= 3 && counts.lateness.count() > 6);
-    assert!(counts.jobs["fails"].ends[&TickEnd::Failed] >= 3);
+    let counts = leader.registry.counts().look();
+    assert!(counts.jobs["flaky"].ends[&RunOutcome::Done] >= 3 && counts.lateness.count() > 6);
+    assert!(counts.jobs["fails"].ends[&RunOutcome::Failed] >= 3);
     leader.resigns().await;
 }
 
@@ -74,7 +75,7 @@ async fn a_job_leaves_a_small_state_to_its_next_run_whoever_leads_it() {
     let stage = Stage::new();
     let seen = Arc::new(Mutex::new(Vec::<u32>::new()));
     let tell = Arc::clone(&seen);
-    let job = Job::new("j", often(), move |tick: Tick| {
+    let job = Job::new("j", often(), move |tick: RunContext| {
         let tell = Arc::clone(&tell);
         async move {
             let last = tick.state().map_or(0, |text| text.parse().expect("what was left"));
@@ -110,7 +111,7 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
     let late = RunAll::within(60 * SECOND);
     let once = Arc::new(AtomicUsize::new(0));
     let first = Arc::clone(&once);
-    let skip = Job::new("skip", often(), move |tick: Tick| {
+    let skip = Job::new("skip", often(), move |tick: RunContext| {
         let long = first.fetch_add(1, Ordering::Relaxed) == 0;
         async move {
             if long {
@@ -125,11 +126,11 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
         Job::new("allow", often(), takes_three).overlap(Overlap::Allow),
     ];
     let leader = stage.candidate("a", &jobs);
-    let skip = stage.history_when("skip", |all| ends(all, TickEnd::Done).len() > 4).await;
-    assert!(ends(&skip, TickEnd::SkippedOverlap).len() >= 3, "{skip:#?}");
+    let skip = stage.history_when("skip", |all| ends(all, RunOutcome::Done).len() > 4).await;
+    assert!(ends(&skip, RunOutcome::SkippedOverlap).len() >= 3, "{skip:#?}");
     let cancelled = stage.history_when("cancel", |all| all.len() > 3).await;
     for entry in &cancelled {
-        assert_eq!(entry.end, TickEnd::Cancelled);
+        assert_eq!(entry.end, RunOutcome::Cancelled);
         assert!(entry.reason.starts_with("for the tick"), "{entry:?}");
     }
     stage.history_when("allow", |all| all.len() > 5).await;
@@ -138,9 +139,9 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
     // What was skipped has had its last word: another leader does not make it up, though all are made up.
     let begun = once.load(Ordering::Relaxed);
     let again = stage.candidate("b", &jobs[..1]);
-    let more = stage.history_when("skip", |all| ends(all, TickEnd::Done).len() > begun + 2).await;
-    let skipped = ends(&more, TickEnd::SkippedOverlap);
-    let ran = |tick| ends(&more, TickEnd::Done).iter().any(|entry| entry.tick == tick);
+    let more = stage.history_when("skip", |all| ends(all, RunOutcome::Done).len() > begun + 2).await;
+    let skipped = ends(&more, RunOutcome::SkippedOverlap);
+    let ran = |tick| ends(&more, RunOutcome::Done).iter().any(|entry| entry.tick == tick);
     assert!(skipped.iter().all(|entry| !ran(entry.tick)), "{more:#?}");
     again.resigns().await;
 }
@@ -187,7 +188,7 @@ async fn what_a_crash_cut_short_is_lost_or_runs_again() {
         let begun = Begun::default();
         let job = |hangs: bool| {
             let begun = Arc::clone(&begun);
-            let job = Job::new(&name, often(), move |tick: Tick| {
+            let job = Job::new(&name, often(), move |tick: RunContext| {
                 begun.lock().unwrap().push(tick.at());
                 async move { if hangs { std::future::pending().await } else { ok().await } }
             });
@@ -199,17 +200,17 @@ async fn what_a_crash_cut_short_is_lost_or_runs_again() {
         first.crashes().await;
         let cut = begun.lock().unwrap()[0];
         let next = stage.candidate("b", &[job(false)]);
-        let known = |all: &[crate::scheduler::TickHistory]| all.iter().any(|entry| entry.tick == cut);
+        let known = |all: &[crate::scheduler::HistoryEntry]| all.iter().any(|entry| entry.tick == cut);
         let history = stage.history_when(&name, |all| known(all) && all.len() > 2).await;
         let entry = history.iter().find(|entry| entry.tick == cut).unwrap();
         let times = begun.lock().unwrap().iter().filter(|tick| **tick == cut).count();
         match delivery {
             Delivery::AtMostOnce => {
-                assert_eq!((entry.end, &*entry.worker, times), (TickEnd::Lost, "a", 1), "{entry:?}");
+                assert_eq!((entry.end, &*entry.worker, times), (RunOutcome::Lost, "a", 1), "{entry:?}");
                 assert!(entry.reason.contains("left no word"));
             }
             Delivery::AtLeastOnce => {
-                let made_up = (TickEnd::Done, TickCause::MadeUp, 2);
+                let made_up = (RunOutcome::Done, RunCause::CatchUp, 2);
                 assert_eq!((entry.end, entry.cause, times), made_up, "{entry:?}");
             }
         }
@@ -231,10 +232,10 @@ async fn a_resignation_writes_what_has_ended_and_what_it_tore() {
     stage.when("it runs", || begun.load(Ordering::Relaxed) > 0).await;
     leader.resigns().await;
     let hears = stage.history("hears").await;
-    assert_eq!(hears.last().map(|entry| (entry.end, &*entry.reason)), Some((TickEnd::Cancelled, "told")));
+    assert_eq!(hears.last().map(|entry| (entry.end, &*entry.reason)), Some((RunOutcome::Cancelled, "told")));
     let deaf = stage.history("deaf").await;
     let [entry] = &deaf[..] else { panic!("{deaf:#?}") };
-    assert_eq!(entry.end, TickEnd::Cancelled);
+    assert_eq!(entry.end, RunOutcome::Cancelled);
     assert!(entry.reason.contains("did not stop within the grace"), "{entry:?}");
     // And it is not lost as well.
     let tell = Arc::clone(&begun);
@@ -243,8 +244,8 @@ async fn a_resignation_writes_what_has_ended_and_what_it_tore() {
         ok()
     });
     let next = stage.candidate("b", &[quick.delivery(Delivery::AtMostOnce)]);
-    let deaf = stage.history_when("deaf", |all| ends(all, TickEnd::Done).len() > 2).await;
-    assert!(ends(&deaf, TickEnd::Lost).is_empty(), "{deaf:#?}");
+    let deaf = stage.history_when("deaf", |all| ends(all, RunOutcome::Done).len() > 2).await;
+    assert!(ends(&deaf, RunOutcome::Lost).is_empty(), "{deaf:#?}");
     next.resigns().await;
 }
 
@@ -255,7 +256,7 @@ async fn a_retry_that_is_pending_at_the_step_down_is_the_next_leader_s() {
     let job = |fails: bool| {
         let begun = Arc::clone(&begun);
         let soon = often();
-        let job = Job::new("j", soon, move |tick: Tick| {
+        let job = Job::new("j", soon, move |tick: RunContext| {
             begun.lock().unwrap().push(tick.at());
             async move { if fails { Err("not yet") } else { Ok(()) } }
         });
@@ -266,10 +267,10 @@ async fn a_retry_that_is_pending_at_the_step_down_is_the_next_leader_s() {
     first.resigns().await;
     let cut = begun.lock().unwrap()[0];
     let history = stage.history("j").await;
-    assert_eq!((history[0].end, history[0].attempts), (TickEnd::Cancelled, 1), "{history:#?}");
+    assert_eq!((history[0].end, history[0].attempts), (RunOutcome::Cancelled, 1), "{history:#?}");
     let next = stage.candidate("b", &[job(false)]);
     let history = stage
-        .history_when("j", |all| all.iter().any(|entry| entry.tick == cut && entry.end == TickEnd::Done))
+        .history_when("j", |all| all.iter().any(|entry| entry.tick == cut && entry.end == RunOutcome::Done))
         .await;
     assert!(history.iter().filter(|entry| entry.tick == cut).count() == 2, "{history:#?}");
     next.resigns().await;
@@ -280,17 +281,17 @@ async fn what_a_crash_kept_from_the_history_the_next_leader_enters() {
     let stage = Stage::new();
     let job = Job::new("j", often(), |_| ok());
     let first = stage.candidate("a", std::slice::from_ref(&job));
-    let told = stage.history_when("j", |all| ends(all, TickEnd::Done).len() > 3).await;
+    let told = stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 3).await;
     first.resigns().await;
     // As if the leader had been killed before it wrote any of them.
-    let part = stage.ledger.part(&TickHistory::part("j"));
+    let part = stage.ledger.part(&HistoryEntry::part("j"));
     part.prune(FencingToken::default(), stage.quorum.wall().as_micros()).await.unwrap();
     assert!(stage.history("j").await.is_empty());
     let next = stage.candidate("b", std::slice::from_ref(&job));
     let history = stage.history_when("j", |all| all.len() >= told.len()).await;
-    for entry in ends(&told, TickEnd::Done) {
+    for entry in ends(&told, RunOutcome::Done) {
         let made = history.iter().find(|made| made.key() == entry.key()).expect("it is there again");
-        assert_eq!((made.end, &*made.worker, made.started), (TickEnd::Done, "a", None), "{made:?}");
+        assert_eq!((made.end, &*made.worker, made.started), (RunOutcome::Done, "a", None), "{made:?}");
         assert_eq!(&*made.reason, "entered by the next leader");
     }
     next.resigns().await;
@@ -304,12 +305,12 @@ async fn a_history_is_kept_to_what_it_may_hold() {
         let leader = stage.candidate(worker, std::slice::from_ref(&job));
         let done = || {
             leader
-                .roster
+                .registry
                 .counts()
                 .look()
                 .jobs
                 .get("j")
-                .map_or(0, |job| job.ends.get(&TickEnd::Done).copied().unwrap_or(0))
+                .map_or(0, |job| job.ends.get(&RunOutcome::Done).copied().unwrap_or(0))
         };
         stage.when("a hundred ticks", || done() > 100).await;
         // It is pruned once there are twice as many, so there are never many more.
@@ -326,7 +327,7 @@ async fn a_tick_hangs_on_the_end_before_it_over_leaders() {
     let tell = Arc::clone(&begun);
     let takes = PERIOD;
     let schedule = crate::scheduler::delay(PERIOD * 2).unwrap();
-    let job = Job::new("j", schedule, move |tick: Tick| {
+    let job = Job::new("j", schedule, move |tick: RunContext| {
         let tell = Arc::clone(&tell);
         async move {
             tell.lock().unwrap().push(tick.at());
@@ -358,8 +359,8 @@ async fn what_nobody_ran_for_longer_than_the_window_is_told_by_the_next_leader()
     let gap = Duration::from_millis(2_500);
     stage.quorum.env().sleep(gap).await;
     let next = stage.candidate("b", &[job]);
-    let history = stage.history_when("j", |all| !ends(all, TickEnd::SkippedMisfire).is_empty()).await;
-    let [missed] = &ends(&history, TickEnd::SkippedMisfire)[..] else { panic!("{history:#?}") };
+    let history = stage.history_when("j", |all| !ends(all, RunOutcome::SkippedMisfire).is_empty()).await;
+    let [missed] = &ends(&history, RunOutcome::SkippedMisfire)[..] else { panic!("{history:#?}") };
     let span = missed.tick.until(missed.until.expect("a span"));
     assert!(span > SECOND && span < gap + SECOND, "{missed:?}");
     assert!(missed.reason.contains("misfire window") && missed.started.is_none());
@@ -373,7 +374,7 @@ async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
     let tell = Arc::clone(&begun);
     let schedule = crate::scheduler::delay(PERIOD).unwrap();
     // Four times it says itself that it was cut short: more than are made up for at once.
-    let job = Job::new("j", schedule, move |tick: Tick| {
+    let job = Job::new("j", schedule, move |tick: RunContext| {
         let tell = Arc::clone(&tell);
         async move {
             tell.lock().unwrap().push(tick.at());
@@ -397,16 +398,17 @@ async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
     let stage = Stage::new();
     let job = Job::new("j", often(), |_| ok()).misfire(RunOnce::within(60 * SECOND));
     let first = stage.candidate("a", std::slice::from_ref(&job));
-    stage.history_when("j", |all| ends(all, TickEnd::Done).len() > 20).await;
+    stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 20).await;
     first.resigns().await;
     stage.quorum.env().sleep(PERIOD * 12).await;
     let next = stage.candidate("b", &[job]);
-    let by = |all: &[crate::scheduler::TickHistory]| all.iter().filter(|entry| &*entry.worker == "b").count();
+    let by =
+        |all: &[crate::scheduler::HistoryEntry]| all.iter().filter(|entry| &*entry.worker == "b").count();
     let history = stage.history_when("j", |all| by(all) > 5).await;
     next.resigns().await;
-    for missed in ends(&history, TickEnd::SkippedMisfire) {
+    for missed in ends(&history, RunOutcome::SkippedMisfire) {
         let span = missed.tick..=missed.until.unwrap_or(missed.tick);
-        let done = ends(&history, TickEnd::Done);
+        let done = ends(&history, RunOutcome::Done);
         assert!(!done.iter().any(|entry| span.contains(&entry.tick)), "{missed:?} of {history:#?}");
     }
 }
@@ -426,7 +428,7 @@ impl Ending {
     /// A job of one tick, whose first run is marked and then ends so. Later runs are counted, and return `Ok`.
     fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
         let runs = Arc::clone(runs);
-        let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: Tick| {
+        let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: RunContext| {
             let first = runs.fetch_add(1, Ordering::SeqCst) == 0;
             async move {
                 if !first {
@@ -455,14 +457,14 @@ async fn a_run_that_is_marked_as_interrupted_is_so_whatever_its_handler_returns(
         let leader = stage.candidate("a", &jobs);
         for (ending, _) in &runs {
             let name = format!("{ending:?}").to_lowercase();
-            let history = stage.history_when(&name, |all| !ends(all, TickEnd::Done).is_empty()).await;
+            let history = stage.history_when(&name, |all| !ends(all, RunOutcome::Done).is_empty()).await;
             let (first, what) = (&history[0], format!("{delivery} {ending:?}: {history:#?}"));
             match delivery {
                 Delivery::AtLeastOnce => {
-                    assert_eq!((first.end, first.cause), (TickEnd::Done, TickCause::MadeUp), "{what}");
+                    assert_eq!((first.end, first.cause), (RunOutcome::Done, RunCause::CatchUp), "{what}");
                 }
                 Delivery::AtMostOnce => {
-                    assert_eq!((first.end, first.attempts), (TickEnd::Cancelled, 1), "{what}");
+                    assert_eq!((first.end, first.attempts), (RunOutcome::Cancelled, 1), "{what}");
                     assert!(!first.reason.is_empty(), "{what}");
                 }
             }

@@ -5,7 +5,9 @@ use crate::scheduler::leader::tests::stage::{
 };
 use crate::{
     node::FencingToken,
-    scheduler::{Ask, Delivery, Job, JobRow, RunAll, Tick, TickCause, TickEnd, TickHistory, every},
+    scheduler::{
+        Delivery, HistoryEntry, Job, JobAction, JobRow, RunAll, RunCause, RunContext, RunOutcome, every,
+    },
 };
 use std::{
     collections::BTreeSet,
@@ -18,7 +20,7 @@ use std::{
 /// A job that is not due, and notes its runs.
 fn idle(begun: &Begun, takes: std::time::Duration) -> Job {
     let begun = Arc::clone(begun);
-    Job::new("j", never(), move |tick: Tick| {
+    Job::new("j", never(), move |tick: RunContext| {
         begun.lock().unwrap().push(tick.at());
         async move {
             crate::env::Env::system().sleep(takes).await;
@@ -43,25 +45,25 @@ async fn a_job_stays_paused_whoever_leads_until_it_is_resumed() {
     let jobs = [job.misfire(RunAll::within(60 * SECOND)).delivery(Delivery::AtMostOnce)];
     let first = stage.candidate("a", &jobs);
     stage.when("it runs", || runs.load(Ordering::Relaxed) > 2).await;
-    let pause = stage.request(Ask::Pause { job: named("j") });
+    let pause = stage.request(JobAction::Pause { job: named("j") });
     accepted(&first.ask(&pause).await);
-    let again = stage.request(Ask::Pause { job: named("j") });
+    let again = stage.request(JobAction::Pause { job: named("j") });
     accepted(&first.ask(&again).await);
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
     let next = stage.candidate("b", &jobs);
     // A trigger runs all the same; when it has, the leader has had time for a tick of its own.
-    let trigger = stage.request(Ask::Trigger { job: named("j") });
+    let trigger = stage.request(JobAction::Trigger { job: named("j") });
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =
-        |all: &[TickHistory]| all.iter().any(|entry| entry.cause == TickCause::Triggered { id: trigger.id });
+        |all: &[HistoryEntry]| all.iter().any(|entry| entry.cause == RunCause::Triggered { id: trigger.id });
     stage.history_when("j", triggered).await;
     stage.quorum.env().sleep(PERIOD * 3).await;
     assert_eq!(runs.load(Ordering::Relaxed), paused_at + 1);
-    accepted(&next.ask(&stage.request(Ask::Resume { job: named("j") })).await);
+    accepted(&next.ask(&stage.request(JobAction::Resume { job: named("j") })).await);
     stage.when("it runs again", || runs.load(Ordering::Relaxed) > paused_at + 3).await;
-    let history = stage.history_when("j", |all| !ends(all, TickEnd::SkippedPaused).is_empty()).await;
-    let spans = ends(&history, TickEnd::SkippedPaused);
+    let history = stage.history_when("j", |all| !ends(all, RunOutcome::SkippedPaused).is_empty()).await;
+    let spans = ends(&history, RunOutcome::SkippedPaused);
     let span = spans.iter().find(|entry| entry.until.is_some()).expect("one entry for the pause");
     assert!(span.reason.contains("me@here"), "{span:?}");
     next.resigns().await;
@@ -71,8 +73,9 @@ async fn a_job_stays_paused_whoever_leads_until_it_is_resumed() {
     stage.when("it runs", || runs.load(Ordering::Relaxed) > before + 5).await;
     let until = span.until.expect("a span");
     let history = stage.history("j").await;
-    let within =
-        |entry: &&TickHistory| entry.end == TickEnd::Done && entry.tick >= span.tick && entry.tick <= until;
+    let within = |entry: &&HistoryEntry| {
+        entry.end == RunOutcome::Done && entry.tick >= span.tick && entry.tick <= until
+    };
     let made_up: Vec<_> =
         history.iter().filter(within).filter(|entry| entry.cause.request().is_none()).collect();
     assert!(made_up.is_empty(), "{made_up:#?}");
@@ -84,7 +87,7 @@ async fn a_request_is_carried_out_once_however_often_it_comes() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let jobs = [idle(&begun, PERIOD / 10)];
     let first = stage.candidate("a", &jobs);
-    let trigger = stage.request(Ask::Trigger { job: named("j") });
+    let trigger = stage.request(JobAction::Trigger { job: named("j") });
     let answers = [first.ask(&trigger).await, first.ask(&trigger).await];
     assert_eq!(answers[0], answers[1]);
     stage.history_when("j", |all| all.len() == 1).await;
@@ -92,12 +95,12 @@ async fn a_request_is_carried_out_once_however_often_it_comes() {
     first.resigns().await;
     let next = stage.candidate("b", &jobs);
     assert_eq!(next.ask(&trigger).await, answers[0], "the next leader says the same");
-    let other = stage.request(Ask::Trigger { job: named("j") });
+    let other = stage.request(JobAction::Trigger { job: named("j") });
     accepted(&next.ask(&other).await);
     let history = stage.history_when("j", |all| all.len() > 1).await;
     assert_eq!(history.len(), 2, "{history:#?}");
-    let causes = [trigger.id, other.id].map(|id| TickCause::Triggered { id });
-    assert!(history.iter().all(|entry| causes.contains(&entry.cause) && entry.end == TickEnd::Done));
+    let causes = [trigger.id, other.id].map(|id| RunCause::Triggered { id });
+    assert!(history.iter().all(|entry| causes.contains(&entry.cause) && entry.end == RunOutcome::Done));
     assert_eq!(*begun.lock().unwrap(), [trigger.at, other.at]);
     next.resigns().await;
 }
@@ -107,15 +110,16 @@ async fn what_cannot_be_done_is_refused_with_the_reason() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let second = Job::new("second", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let leader = stage.candidate("a", &[idle(&begun, PERIOD), second]);
-    let why = async |ask: Ask| refused(&leader.ask(&stage.request(ask)).await).to_owned();
-    assert!(why(Ask::Trigger { job: named("k") }).await.contains("a knows no job called \"k\""));
-    assert!(why(Ask::Pause { job: named("k") }).await.contains("knows no job"));
-    assert!(why(Ask::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs"));
+    let why = async |ask: JobAction| refused(&leader.ask(&stage.request(ask)).await).to_owned();
+    assert!(why(JobAction::Trigger { job: named("k") }).await.contains("a knows no job called \"k\""));
+    assert!(why(JobAction::Pause { job: named("k") }).await.contains("knows no job"));
+    assert!(why(JobAction::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs"));
     let until = stage.quorum.env().wall();
-    let span = |seconds: u32| Ask::Backfill { job: named("second"), from: until - SECOND * seconds, until };
+    let span =
+        |seconds: u32| JobAction::Backfill { job: named("second"), from: until - SECOND * seconds, until };
     assert!(why(span(5_000)).await.contains("holds 5000 ticks; ask for at most 1000"));
     assert!(why(span(0)).await.contains("is empty"));
-    let mut late = stage.request(Ask::Trigger { job: named("j") });
+    let mut late = stage.request(JobAction::Trigger { job: named("j") });
     late.at = late.at - 61 * SECOND;
     assert!(refused(&leader.ask(&late).await).contains("too late"));
     assert!(begun.lock().unwrap().is_empty());
@@ -131,7 +135,7 @@ async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
         // Its own ticks are far apart; those asked for are long ago.
         let jobs = [idle(&begun, PERIOD / 2).delivery(delivery)];
         let span = 1_000_000 * SECOND;
-        let ask = Ask::Backfill {
+        let ask = JobAction::Backfill {
             job: named("j"),
             from: stage.quorum.env().wall() - span * 12,
             until: stage.quorum.env().wall(),
@@ -148,21 +152,21 @@ async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
                 ticks.len() == 12
             })
             .await;
-        assert!(history.iter().all(|entry| entry.cause == TickCause::Backfilled { id: request.id }));
+        assert!(history.iter().all(|entry| entry.cause == RunCause::Backfilled { id: request.id }));
         next.resigns().await;
         let begun = begun.lock().unwrap();
         let ticks: BTreeSet<_> = begun.iter().collect();
         match delivery {
             Delivery::AtMostOnce => {
                 assert_eq!(begun.len(), ticks.len(), "none twice");
-                let lost = ends(&history, TickEnd::Lost).len();
+                let lost = ends(&history, RunOutcome::Lost).len();
                 assert!(lost <= 1, "the one that the crash caught: {history:#?}");
                 assert!(ticks.len() + lost >= 12, "all accounted for: {history:#?}");
             }
             Delivery::AtLeastOnce => {
                 assert_eq!(ticks.len(), 12, "none lost");
                 assert!(begun.len() <= 13, "but the one that the crash caught, none twice");
-                assert_eq!(ends(&history, TickEnd::Done).len(), 12, "{history:#?}");
+                assert_eq!(ends(&history, RunOutcome::Done).len(), 12, "{history:#?}");
             }
         }
     }
@@ -173,7 +177,7 @@ async fn a_run_is_cancelled_and_what_was_asked_for_besides_is_given_up() {
     let stage = Stage::new();
     let begun = Begun::default();
     let tell = Arc::clone(&begun);
-    let job = Job::new("j", never(), move |tick: Tick| {
+    let job = Job::new("j", never(), move |tick: RunContext| {
         tell.lock().unwrap().push(tick.at());
         async move {
             tick.cancellation_token().cancelled().await;
@@ -182,21 +186,21 @@ async fn a_run_is_cancelled_and_what_was_asked_for_besides_is_given_up() {
     });
     let leader = stage.candidate("a", &[job]);
     let now = stage.quorum.env().wall();
-    let backfill = Ask::Backfill { job: named("j"), from: now - 5 * 1_000_000 * SECOND, until: now };
+    let backfill = JobAction::Backfill { job: named("j"), from: now - 5 * 1_000_000 * SECOND, until: now };
     assert_eq!(accepted(&leader.ask(&stage.request(backfill)).await), 5);
     stage.when("the first runs", || !begun.lock().unwrap().is_empty()).await;
     let first = begun.lock().unwrap()[0];
-    let cancel = |tick| Ask::Cancel { job: named("j"), tick };
+    let cancel = |tick| JobAction::Cancel { job: named("j"), tick };
     assert_eq!(accepted(&leader.ask(&stage.request(cancel(Some(first)))).await), 1);
     stage.when("the second runs", || begun.lock().unwrap().len() == 2).await;
     assert_eq!(accepted(&leader.ask(&stage.request(cancel(None))).await), 4, "the second, and three to come");
     let history = stage.history_when("j", |all| all.len() == 3).await;
-    assert!(history.iter().all(|entry| entry.end == TickEnd::Cancelled), "{history:#?}");
+    assert!(history.iter().all(|entry| entry.end == RunOutcome::Cancelled), "{history:#?}");
     assert!(history[0].reason.contains("on request of me@here") && history[0].started.is_some());
     assert!(history[2].until.is_some() && history[2].started.is_none(), "{history:#?}");
     leader.resigns().await;
     let next = stage.candidate("b", &[idle(&begun, PERIOD)]);
-    accepted(&next.ask(&stage.request(Ask::Trigger { job: named("j") })).await);
+    accepted(&next.ask(&stage.request(JobAction::Trigger { job: named("j") })).await);
     stage.history_when("j", |all| all.len() == 4).await;
     assert_eq!(begun.lock().unwrap().len(), 3, "nothing that was cancelled runs again");
     next.resigns().await;
@@ -206,19 +210,19 @@ async fn a_run_is_cancelled_and_what_was_asked_for_besides_is_given_up() {
 async fn what_was_asked_of_a_job_that_is_then_removed_is_told_of_and_over() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let leader = stage.candidate("a", &[idle(&begun, PERIOD * 10)]);
-    let [runs, waits] = [(), ()].map(|()| stage.request(Ask::Trigger { job: named("j") }));
+    let [runs, waits] = [(), ()].map(|()| stage.request(JobAction::Trigger { job: named("j") }));
     accepted(&leader.ask(&runs).await);
     accepted(&leader.ask(&waits).await);
     stage.when("the first runs", || !begun.lock().unwrap().is_empty()).await;
-    leader.roster.change(|jobs| jobs.remove("j").map(drop).ok_or(())).unwrap();
+    leader.registry.change(|jobs| jobs.remove("j").map(drop).ok_or(())).unwrap();
     let history = stage.history_when("j", |all| all.len() == 2).await;
-    let end = |id| history.iter().find(|entry| entry.cause == TickCause::Triggered { id }).map(|e| e.end);
+    let end = |id| history.iter().find(|entry| entry.cause == RunCause::Triggered { id }).map(|e| e.end);
     assert_eq!(
         [end(runs.id), end(waits.id)],
-        [Some(TickEnd::Done), Some(TickEnd::Cancelled)],
+        [Some(RunOutcome::Done), Some(RunOutcome::Cancelled)],
         "{history:#?}"
     );
-    assert!(ends(&history, TickEnd::Cancelled)[0].reason.contains("the job was removed"), "{history:#?}");
+    assert!(ends(&history, RunOutcome::Cancelled)[0].reason.contains("the job was removed"), "{history:#?}");
     leader.resigns().await;
     for id in [runs.id, waits.id] {
         let answers = stage.ledger.read().await.unwrap();
@@ -235,8 +239,8 @@ async fn a_pause_that_comes_again_after_a_resumption_pauses_nothing() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let jobs = [idle(&begun, PERIOD)];
     let first = stage.candidate("a", &jobs);
-    let pause = stage.request(Ask::Pause { job: named("j") });
-    let resume = stage.request(Ask::Resume { job: named("j") });
+    let pause = stage.request(JobAction::Pause { job: named("j") });
+    let resume = stage.request(JobAction::Resume { job: named("j") });
     accepted(&first.ask(&pause).await);
     accepted(&first.ask(&resume).await);
     first.resigns().await;
@@ -265,7 +269,7 @@ async fn a_leader_that_can_start_nothing_more_does_not_keep_the_lease_for_what_r
     }
     let (stage, begun, over) = (Stage::new(), Begun::default(), Arc::new(AtomicBool::new(false)));
     let (runs, ends) = (Arc::clone(&begun), Arc::clone(&over));
-    let hangs = Job::new("hangs", never(), move |tick: Tick| {
+    let hangs = Job::new("hangs", never(), move |tick: RunContext| {
         runs.lock().unwrap().push(tick.at());
         let dropped = Dropped(Arc::clone(&ends));
         async move {
@@ -275,7 +279,7 @@ async fn a_leader_that_can_start_nothing_more_does_not_keep_the_lease_for_what_r
     });
     let busy = Job::new("busy", often(), |_| async { Ok::<(), String>(()) });
     let leader = stage.candidate("a", &[hangs, busy]);
-    accepted(&leader.ask(&stage.request(Ask::Trigger { job: named("hangs") })).await);
+    accepted(&leader.ask(&stage.request(JobAction::Trigger { job: named("hangs") })).await);
     stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
     let answers = stage.ledger.read().await.unwrap();
     let term = answers.iter().map(|answer| answer.state.term.get()).max().unwrap();

@@ -2,7 +2,7 @@
 //! `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture very_many`.
 
 use crate::scheduler::leader::tests::stage::{SECOND, Stage};
-use crate::scheduler::{Job, RunOnce, TickEnd, every};
+use crate::scheduler::{Job, RunOnce, RunOutcome, every};
 use std::time::Duration;
 
 /// The processor's time that this process has had, in seconds.
@@ -31,15 +31,16 @@ async fn very_many_jobs_all_run_under_one_leader_and_the_next() {
     for worker in ["first", "second"] {
         let (began, cpu) = (env.now(), processor());
         let leader = stage.candidate(worker, &jobs);
-        let counts = || leader.roster.counts().look();
-        let done = || counts().jobs.values().filter_map(|job| job.ends.get(&TickEnd::Done)).sum::<u64>();
+        let counts = || leader.registry.counts().look();
+        let done = || counts().jobs.values().filter_map(|job| job.ends.get(&RunOutcome::Done)).sum::<u64>();
         stage.when("it leads", || done() > 0).await;
         println!(
             "{worker}: first run after {:.1?}, {:.2} s of processor",
             began.until(env.now()),
             processor() - cpu
         );
-        let all_ran = || counts().jobs.values().filter(|job| job.ends.contains_key(&TickEnd::Done)).count();
+        let all_ran =
+            || counts().jobs.values().filter(|job| job.ends.contains_key(&RunOutcome::Done)).count();
         stage.within(2 * round + 30 * SECOND, "each job has run", || all_ran() == jobs.len()).await;
         let (from, cpu, at) = (done(), processor(), env.now());
         if asked_for.is_some() {

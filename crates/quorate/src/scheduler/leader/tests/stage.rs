@@ -1,5 +1,5 @@
 use crate::scheduler::{
-    control::Asked,
+    control::IncomingRequest,
     leader::{Leading, lead},
 };
 use crate::{
@@ -8,7 +8,10 @@ use crate::{
     ledger::Ledger,
     node::MemoryNode,
     quorum::Quorum,
-    scheduler::{Answer, Ask, Every, Job, Request, RequestId, TickEnd, TickHistory, every, registry::Roster},
+    scheduler::{
+        Every, HistoryEntry, Job, JobAction, JobRequest, JobResponse, RequestId, RunOutcome, every,
+        registry::JobRegistry,
+    },
 };
 use std::{
     sync::{Arc, Mutex},
@@ -39,9 +42,9 @@ pub(in crate::scheduler) struct Stage {
 
 /// One that leads, or wants to.
 pub(in crate::scheduler) struct Candidate {
-    pub(in crate::scheduler) roster: Roster,
+    pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) quorum: Quorum,
-    asks: Arc<Mutex<Option<mpsc::Sender<Asked>>>>,
+    asks: Arc<Mutex<Option<mpsc::Sender<IncomingRequest>>>>,
     stop: CancellationToken,
     run: ScopedTask<Result<(), ElectionError<String>>>,
 }
@@ -62,27 +65,28 @@ impl Stage {
     pub(in crate::scheduler) fn limited(&self, worker: &str, jobs: &[Job], max_running: usize) -> Candidate {
         let quorum = quorum(worker, &self.nodes);
         let election = Election::new(&quorum, "g").ttl(SECOND).step_down_grace(SECOND / 4);
-        let (roster, asks) = (Roster::new(jobs), Arc::<Mutex<Option<mpsc::Sender<Asked>>>>::default());
+        let (registry, asks) =
+            (JobRegistry::new(jobs), Arc::<Mutex<Option<mpsc::Sender<IncomingRequest>>>>::default());
         let stop = CancellationToken::new();
-        let (mine, ledger, way) = (roster.clone(), Ledger::new(&quorum, "g").unwrap(), Arc::clone(&asks));
+        let (mine, ledger, way) = (registry.clone(), Ledger::new(&quorum, "g").unwrap(), Arc::clone(&asks));
         let campaign = election.run(move |term| {
             let (sender, asked) = mpsc::channel(8);
             *way.lock().unwrap() = Some(sender);
-            let (roster, ledger) = (mine.clone(), ledger.clone());
+            let (registry, ledger) = (mine.clone(), ledger.clone());
             async move {
                 let (ttl, grace) = (SECOND, SECOND / 4);
-                lead(Leading { roster, ledger, term, ttl, max_running, grace }, asked).await;
+                lead(Leading { registry, ledger, term, ttl, max_running, grace }, asked).await;
                 Ok::<(), String>(())
             }
         });
         let run = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
-        Candidate { roster, quorum, asks, stop, run }
+        Candidate { registry, quorum, asks, stop, run }
     }
 
     /// A job's history, as anybody may read it.
-    pub(in crate::scheduler) async fn history(&self, job: &str) -> Vec<TickHistory> {
-        let answers = self.ledger.part(&TickHistory::part(job)).read().await.unwrap();
-        let (history, unread) = TickHistory::merge(&answers);
+    pub(in crate::scheduler) async fn history(&self, job: &str) -> Vec<HistoryEntry> {
+        let answers = self.ledger.part(&HistoryEntry::part(job)).read().await.unwrap();
+        let (history, unread) = HistoryEntry::merge(&answers);
         assert!(unread.is_empty(), "{unread:?}");
         history
     }
@@ -91,8 +95,8 @@ impl Stage {
     pub(in crate::scheduler) async fn history_when(
         &self,
         job: &str,
-        enough: impl Fn(&[TickHistory]) -> bool,
-    ) -> Vec<TickHistory> {
+        enough: impl Fn(&[HistoryEntry]) -> bool,
+    ) -> Vec<HistoryEntry> {
         let deadline = self.quorum.env().now() + 15 * SECOND;
         loop {
             let history = self.history(job).await;
@@ -116,22 +120,22 @@ impl Stage {
         }
     }
 
-    pub(in crate::scheduler) fn request(&self, what: Ask) -> Request {
+    pub(in crate::scheduler) fn request(&self, what: JobAction) -> JobRequest {
         let id = RequestId::random(self.quorum.env());
-        Request { id, by: "me@here".into(), at: self.quorum.env().wall(), valid_for: 60 * SECOND, what }
+        JobRequest { id, by: "me@here".into(), at: self.quorum.env().wall(), valid_for: 60 * SECOND, what }
     }
 }
 
 impl Candidate {
     /// Asks until a leader answers: one that has just begun or ended may not.
-    pub(in crate::scheduler) async fn ask(&self, request: &Request) -> Answer {
+    pub(in crate::scheduler) async fn ask(&self, request: &JobRequest) -> JobResponse {
         let env = self.quorum.env();
         let deadline = env.now() + 10 * SECOND;
         loop {
             let way = self.asks.lock().unwrap().clone();
             if let Some(way) = way {
                 let (reply, answer) = oneshot::channel();
-                let sent = way.send(Asked { request: request.clone(), reply }).await.is_ok();
+                let sent = way.send(IncomingRequest { request: request.clone(), reply }).await.is_ok();
                 if sent && let Ok(answer) = answer.await {
                     return answer;
                 }
@@ -161,21 +165,21 @@ fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
     builder.trust_new_nodes(true).build().expect("a sound setup")
 }
 
-pub(in crate::scheduler) fn accepted(answer: &Answer) -> u64 {
+pub(in crate::scheduler) fn accepted(answer: &JobResponse) -> u64 {
     match answer {
-        Answer::Accepted { count, .. } => *count,
+        JobResponse::Accepted { count, .. } => *count,
         other => panic!("{other:?}"),
     }
 }
 
-pub(in crate::scheduler) fn refused(answer: &Answer) -> &str {
+pub(in crate::scheduler) fn refused(answer: &JobResponse) -> &str {
     match answer {
-        Answer::Refused { why } => why,
+        JobResponse::Refused { why } => why,
         other => panic!("{other:?}"),
     }
 }
 
-pub(in crate::scheduler) fn ends(history: &[TickHistory], end: TickEnd) -> Vec<&TickHistory> {
+pub(in crate::scheduler) fn ends(history: &[HistoryEntry], end: RunOutcome) -> Vec<&HistoryEntry> {
     history.iter().filter(|entry| entry.end == end).collect()
 }
 

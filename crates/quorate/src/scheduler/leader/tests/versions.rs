@@ -3,7 +3,7 @@
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, never, often};
 use crate::{
     env::WallTime,
-    scheduler::{Delivery, Job, RunAll, SchedulerHandle, Tick, every, registry::Phase},
+    scheduler::{Delivery, Job, RunAll, RunContext, SchedulerHandle, every, registry::Phase},
 };
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use std::{
 
 fn noting(name: &str, period: Duration, begun: &Begun, hangs: bool) -> Job {
     let begun = Arc::clone(begun);
-    let job = Job::new(name, every(period).unwrap(), move |tick: Tick| {
+    let job = Job::new(name, every(period).unwrap(), move |tick: RunContext| {
         begun.lock().unwrap().push(tick.at());
         async move {
             if hangs {
@@ -69,7 +69,7 @@ async fn jobs_come_and_go_while_others_run_on() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let long = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&long);
-    let steady = Job::new("steady", often(), move |tick: Tick| {
+    let steady = Job::new("steady", often(), move |tick: RunContext| {
         count.fetch_add(1, Ordering::Relaxed);
         async move {
             tick.cancellation_token().cancelled().await;
@@ -77,7 +77,7 @@ async fn jobs_come_and_go_while_others_run_on() {
         }
     });
     let leader = stage.candidate("a", std::slice::from_ref(&steady));
-    let handle = SchedulerHandle { roster: leader.roster.clone() };
+    let handle = SchedulerHandle { registry: leader.registry.clone() };
     stage.when("it runs", || long.load(Ordering::Relaxed) == 1).await;
     handle.add(noting("new", PERIOD, &begun, false)).unwrap();
     let twice = handle.add(noting("new", PERIOD, &begun, false)).unwrap_err();
@@ -129,7 +129,7 @@ async fn a_drain_waits_for_what_runs_and_starts_nothing_more() {
     assert_eq!((begun.load(Ordering::Relaxed), done.load(Ordering::Relaxed)), (1, 1));
     run.await.expect("no panic").expect("a drain is Ok");
     assert!(scheduler.election().term().is_none());
-    assert_eq!(handle.roster.phase(), Phase::Drained);
+    assert_eq!(handle.registry.phase(), Phase::Drained);
     // One that never led is drained at once.
     let other = crate::scheduler::Scheduler::new(&stage.quorum, "h");
     other.handle().drain().await;
@@ -146,13 +146,13 @@ async fn a_drain_ends_with_the_term_though_another_leads_next() {
     let next = stage.candidate("b", &[noting("j", PERIOD, &others, false)]);
     let draining = handle.clone();
     let drain = stage.quorum.env().spawn_scoped(async move { draining.drain().await });
-    stage.when("it is being drained", || handle.roster.phase() == Phase::Draining).await;
+    stage.when("it is being drained", || handle.registry.phase() == Phase::Draining).await;
     // The run would never end; the term does.
     scheduler.election().term().expect("it leads").resign();
     stage.when("the other one leads", || !others.lock().unwrap().is_empty()).await;
     let deadline = stage.quorum.env().now() + 10 * SECOND;
     assert!(stage.quorum.env().before(deadline, drain).await.is_some(), "the drain is over");
     run.await.expect("no panic").expect("a drain is Ok");
-    assert_eq!(handle.roster.phase(), Phase::Drained);
+    assert_eq!(handle.registry.phase(), Phase::Drained);
     next.resigns().await;
 }

@@ -26,7 +26,7 @@ pub enum CronError {
         field: &'static str,
         /// What stands there.
         value: String,
-        /// What is wrong with it, and the mend.
+        /// What is wrong with it, and the fix.
         why: String,
     },
     /// An `@word` that is none of ours.

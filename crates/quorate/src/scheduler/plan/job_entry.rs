@@ -3,10 +3,10 @@
 use crate::scheduler::{
     plan::{
         job_plan::{JobPlan, ToClose, from, unfinished, window},
-        requests::{AskRow, PREFIX},
+        requests::{PREFIX, RequestRow},
     },
-    run::on_leader::{JobState, StateRow},
-    store::{row_writer::highest, snapshot::Sealed},
+    run::on_leader::{SavedState, StateRow},
+    store::{row_writer::highest, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
@@ -22,24 +22,24 @@ use std::{
 
 /// The order in which runs start: those for workers first, for which this worker needs no room; then priority, time, and the
 /// order of the jobs.
-pub(in crate::scheduler) type Turn = (bool, Reverse<i32>, WallTime, usize);
+pub(in crate::scheduler) type ReadyOrder = (bool, Reverse<i32>, WallTime, usize);
 
 #[derive(Debug)]
-pub(in crate::scheduler) struct Entry {
+pub(in crate::scheduler) struct JobEntry {
     pub(in crate::scheduler) plan: JobPlan,
     pub(in crate::scheduler) row: JobRow,
-    pub(in crate::scheduler) state: JobState,
+    pub(in crate::scheduler) state: SavedState,
     /// Not yet: its registration is on its way.
     pub(in crate::scheduler) registering: bool,
     /// No more: it was removed, and goes once what runs of it has ended.
     pub(in crate::scheduler) leaving: bool,
     pub(in crate::scheduler) on_agenda: Option<WallTime>,
-    pub(in crate::scheduler) in_line: Option<Turn>,
+    pub(in crate::scheduler) in_line: Option<ReadyOrder>,
 }
 
 /// A job about to be led.
 pub(in crate::scheduler) struct Found {
-    pub(in crate::scheduler) entry: Entry,
+    pub(in crate::scheduler) entry: JobEntry,
     /// Records to close without another execution.
     pub(in crate::scheduler) closes: Vec<ToClose>,
     /// Whether the ledger knew nothing of it.
@@ -55,12 +55,12 @@ pub(in crate::scheduler) struct Retired {
     /// What was looked at is not looked at again when the job comes back, whatever the clock has done meanwhile.
     looked: WallTime,
     /// Shared with a run that may still go on.
-    state: JobState,
+    state: SavedState,
     /// When its row was left to pruning.
     closed: WallTime,
 }
 
-impl Entry {
+impl JobEntry {
     /// Its last row, and what is to be known of it if it comes back.
     pub(in crate::scheduler) fn retire(&self, now: WallTime) -> Retired {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
@@ -70,9 +70,9 @@ impl Entry {
 
 impl Retired {
     /// A job that the ledger knows, that this leader does not have, and that no worker has vouched for: as of `now`.
-    pub(in crate::scheduler) fn of_unknown(sealed: &Sealed, job: &str, now: WallTime) -> Self {
+    pub(in crate::scheduler) fn of_unknown(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = known(sealed, job).map(|(row, _)| row).unwrap_or_default();
-        let state = JobState::new(job, state(sealed, job));
+        let state = SavedState::new(job, state(sealed, job));
         Self { row: JobRow { rev: row.rev + 1, ..row }, looked: now, state, closed: now }
     }
 
@@ -80,7 +80,7 @@ impl Retired {
         &self.row
     }
 
-    pub(in crate::scheduler) fn state(&self) -> &JobState {
+    pub(in crate::scheduler) fn state(&self) -> &SavedState {
         &self.state
     }
 
@@ -91,21 +91,21 @@ impl Retired {
 }
 
 /// The jobs of which the ledger has a row, a state or an open request that stays.
-pub(in crate::scheduler) fn jobs_of(sealed: &Sealed) -> BTreeSet<Arc<str>> {
+pub(in crate::scheduler) fn jobs_of(sealed: &LedgerSnapshot) -> BTreeSet<Arc<str>> {
     let stays = |records: &&[Option<Record>]| records.iter().flatten().any(stays);
     let of = |prefix: &'static str| {
         let rows = sealed.rows(prefix).filter(move |(_, records)| stays(records));
         rows.filter_map(move |(key, _)| key.strip_prefix(prefix).map(Arc::from))
     };
-    let asks = sealed.rows(PREFIX).filter_map(|(_, records)| AskRow::find(records));
+    let asks = sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records));
     let asks = asks.filter(|(_, over)| !over).map(|(row, _)| Arc::clone(row.request.what.job()));
-    of(JobRow::PREFIX).chain(of(JobState::PREFIX)).chain(asks).collect()
+    of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(asks).collect()
 }
 
 /// What the leader found of the job, or what it begins with.
 pub(in crate::scheduler) fn find(
     job: Arc<Job>,
-    sealed: &Sealed,
+    sealed: &LedgerSnapshot,
     looked: Option<WallTime>,
     retired: Option<Retired>,
     now: WallTime,
@@ -118,14 +118,14 @@ pub(in crate::scheduler) fn find(
             (Some(JobRow { since: now, ended: None, rev: row.rev + 1, ..row }), true, now, state)
         }
         None => {
-            let state = JobState::new(&job.name, state(sealed, &job.name));
+            let state = SavedState::new(&job.name, state(sealed, &job.name));
             let (row, everywhere) = known(sealed, &job.name).unzip();
             (row, !everywhere.unwrap_or_default(), now, state)
         }
     };
     let is_new = row.is_none();
     let (schedule, rules): (Arc<str>, Arc<str>) = (job.schedule.to_string().into(), job.rules().into());
-    let spread = job.placement == Placement::Spread;
+    let spread = job.placement == Placement::AnyWorker;
     let mut moved = false;
     let fresh = || JobRow { since: sealed.begins(now), ..JobRow::default() };
     let mut row = row.take().unwrap_or_else(fresh);
@@ -159,7 +159,7 @@ pub(in crate::scheduler) fn find(
     plan.since = row.since;
     plan.begin_chain(row.since, row.ended);
     let entry =
-        Entry { plan, row, state, registering: false, leaving: false, on_agenda: None, in_line: None };
+        JobEntry { plan, row, state, registering: false, leaving: false, on_agenda: None, in_line: None };
     Found { entry, closes, is_new, write }
 }
 
@@ -174,14 +174,14 @@ pub(in crate::scheduler) struct Known {
 }
 
 impl Known {
-    pub(in crate::scheduler) fn new(sealed: &Sealed) -> Self {
+    pub(in crate::scheduler) fn new(sealed: &LedgerSnapshot) -> Self {
         let mut all = Self::default();
         for job in sealed.rows(JobRow::PREFIX).filter_map(|(key, _)| key.strip_prefix(JobRow::PREFIX)) {
             let Some((row, _)) = known(sealed, job) else { continue };
             all.window = all.window.max(row.window.unwrap_or_default());
             sealed.unfinished(job).for_each(|(_, record)| all.hold(job, WallTime::from_micros(record.at)));
         }
-        for (row, over) in sealed.rows(PREFIX).filter_map(|(_, records)| AskRow::find(records)) {
+        for (row, over) in sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records)) {
             if !over {
                 all.hold(row.request.what.job(), row.oldest());
             }
@@ -198,7 +198,7 @@ impl Known {
 /// A job's row as the nodes have it, and whether all have it. Of several, that of the highest term counts; but the
 /// earliest beginning of those with its schedule, for leaders that did not know of it wrote the others. Nothing, where
 /// the highest is one that was left to pruning: the job was removed, and a node that was away then knows nothing newer.
-fn known(sealed: &Sealed, job: &str) -> Option<(JobRow, bool)> {
+fn known(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
     let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, stays(record), record.term));
     let rank = |(row, stays, _): &(JobRow, bool, _)| (row.rev, *stays, Reverse(row.since));
@@ -221,9 +221,9 @@ fn stays(record: &Record) -> bool {
     record.at == FOR_EVER.as_micros()
 }
 
-fn state(sealed: &Sealed, job: &str) -> StateRow {
+fn state(sealed: &LedgerSnapshot, job: &str) -> StateRow {
     let read = |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, stays(record)));
-    match highest(sealed.row(&JobState::key(job)), read, |(row, stays)| (row.rev, *stays)) {
+    match highest(sealed.row(&SavedState::key(job)), read, |(row, stays)| (row.rev, *stays)) {
         Some(((row, true), _)) => row,
         // Its revision counts on: what is written next is to be the highest.
         Some(((row, false), _)) => StateRow { text: None, ..row },
@@ -263,11 +263,11 @@ mod tests {
         new.entry.row
     }
 
-    fn sealed(answers: Vec<Answered>) -> Sealed {
-        Sealed::new(answers, 2, SECOND)
+    fn sealed(answers: Vec<Answered>) -> LedgerSnapshot {
+        LedgerSnapshot::new(answers, 2, SECOND)
     }
 
-    fn nodes(rows: &[Option<(u64, JobRow)>]) -> Sealed {
+    fn nodes(rows: &[Option<(u64, JobRow)>]) -> LedgerSnapshot {
         let records = |found: &Option<(u64, JobRow)>| found.iter().map(|(term, is)| row(*term, is)).collect();
         sealed(rows.iter().map(|found| node(at(0), records(found))).collect())
     }
@@ -387,7 +387,7 @@ mod tests {
         let record = |term, at: WallTime, rev, text: &str| {
             let value = serde_json::to_string(&StateRow { rev, text: Some(text.into()) }).unwrap().into();
             let record = Record { at: at.as_micros(), term: FencingToken::new(term), last: false, value };
-            (JobState::key("j"), record)
+            (SavedState::key("j"), record)
         };
         let old = || node(at(0), vec![record(1, FOR_EVER, 4, "old")]);
         let gone = node(at(0), vec![record(2, at(5), 5, "old")]);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     fn retired(row: JobRow, looked: WallTime) -> Option<Retired> {
-        let state = JobState::new("j", StateRow::default());
+        let state = SavedState::new("j", StateRow::default());
         Some(Retired { row, looked, state, closed: looked })
     }
 
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn another_placement_counts_from_now_on_and_what_a_leader_began_is_still_owed() {
-        let spread = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::Spread));
+        let spread = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::AnyWorker));
         let old = written(&spread(job(1)), 3);
         assert!(old.spread && old.since == at(3));
         let all = nodes(&[Some((1, old.clone())), Some((1, old.clone()))]);
