@@ -96,6 +96,8 @@ impl Env {
     /// # Cancel safety
     /// Safe: dropping it only stops waiting.
     pub async fn sleep_until(&self, at: BootTime) {
+        // A loop whose time has always come must let other tasks run, and its own cancellation be seen.
+        tokio::task::consume_budget().await;
         while self.now() < at {
             self.world.sleep_until(at).await;
         }

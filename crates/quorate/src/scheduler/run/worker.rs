@@ -293,11 +293,15 @@ impl Worker {
     fn wake(&self) -> BootTime {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let room = self.active.len() < self.with.max_running;
-        let candidates = self.candidates.values().filter(|_| room).map(|candidate| match candidate.try_at {
+        // Only what `look` and `take` act on may wake this task, or it would wake again and again.
+        let jobs = self.with.registry.jobs();
+        let is_known = |key: &str| job_of(key).is_some_and(|job| jobs.contains_key(job));
+        let candidates = self.candidates.iter().filter(|(key, _)| room && is_known(key));
+        let candidates = candidates.map(|(_, candidate)| match candidate.try_at {
             Some(at) => at,
             None => now + wall.until(candidate.not_before).min(WAIT_MAX),
         });
-        let look = self.looking.is_none().then_some(self.look_at);
+        let look = (self.looking.is_none() && !jobs.is_empty()).then_some(self.look_at);
         let poll = (self.polling.is_none() && !self.active.is_empty()).then_some(self.poll_at);
         candidates.chain(look).chain(poll).min().unwrap_or(now + LOOK.1)
     }
