@@ -146,7 +146,7 @@ impl Told {
 }
 
 /// Guarantees that the simulation can judge although the library does not give them yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// Two runs of an any-worker job are never active on two workers at once, unless its overlap rule allows it.
     pub overlap_across_workers: bool,
@@ -167,7 +167,24 @@ pub struct Promises {
     pub every_end_is_entered: bool,
 }
 
+/// The guarantees that the library gives.
+impl Default for Promises {
+    fn default() -> Self {
+        Self { overlap_across_workers: true, any_worker_pauses: true, ..Self::NONE }
+    }
+}
+
 impl Promises {
+    /// None of these guarantees.
+    pub const NONE: Self = Self {
+        overlap_across_workers: false,
+        one_entry_a_tick: false,
+        any_worker_pauses: false,
+        any_worker_progress: false,
+        any_worker_entries: false,
+        skips_are_final: false,
+        every_end_is_entered: false,
+    };
     /// All guarantees of leader-placed jobs, for any-worker jobs too.
     pub const ALL: Self = Self {
         overlap_across_workers: true,

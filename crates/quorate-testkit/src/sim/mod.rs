@@ -36,10 +36,11 @@
 //!   two servers are set far forward: *backing* counts such a server for `max_ttl` after the step, in
 //!   which no worker may count its grants.
 //! - **The second group** has any-worker jobs, an operator's requests, and histories. The invariants *starts*,
-//!   *runs*, *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs today: each is
+//!   *runs*, *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs: each is
 //!   judged only if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets all of them. In the
 //!   plan `wild-clocks`, where servers' clocks step by hours, only *starts* of these four is judged. If a majority
-//!   of the servers forgot a tick or a request, it may have neither a run nor a history entry. The operator
+//!   of the servers forgot a tick or a request, it may have neither a run nor a history entry;
+//!   a run that is open to workers then waits for the end of its slot. The operator
 //!   sends one request at a time. No job of the group is removed or changed.
 //! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` alone, in which
 //!   one server may forget: the nodes must refuse them with an error that names the mistake. If a

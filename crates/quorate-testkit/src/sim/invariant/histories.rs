@@ -19,6 +19,10 @@ use std::{
     time::Duration,
 };
 
+/// The time in which the leader must enter the end of a run that another worker executed: it inspects the slot at least
+/// once a second, and closes the run before the history has it.
+const ENTERED_IN: Duration = Duration::from_secs(2);
+
 /// A history records the end of each run.
 ///
 /// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the whole history.
@@ -104,7 +108,7 @@ impl Invariant for Histories {
                 }
             }
             Event::HistoryRead { job, entries, page } => return self.read(job, entries, page),
-            Event::Settled { since, .. } => return self.reckon(*since),
+            Event::Settled { since, until } => return self.reckon(*since, *until),
             _ => {}
         }
         Ok(())
@@ -156,8 +160,10 @@ impl Histories {
             RunOutcome::Cancelled => {
                 let until = WallTime::from_micros(u64::MAX);
                 let given_up = self.log.may_be_cancelled(&entry.job, entry.tick, until);
+                // A pause also ends a run that waits for a worker, after an earlier one that left no end.
+                let paused = spec.is_any_worker() && self.log.may_be_paused(&entry.job, entry.tick);
                 // A handler may have ended while its term or claim was over before its end was recorded.
-                given_up || ended(&|_, _| true)
+                given_up || paused || ended(&|_, _| true)
             }
             RunOutcome::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
             _ => return self.not_skipped(spec, entry),
@@ -212,12 +218,17 @@ impl Histories {
     }
 
     /// Checks that each run that has started and ended since the faults has its entry.
-    fn reckon(&self, settled: WallTime) -> Result<(), String> {
+    fn reckon(&self, settled: WallTime, until: WallTime) -> Result<(), String> {
         for run in self.log.runs().filter(|run| run.start.true_wall > settled && run.ended_itself()) {
             let (Some(spec), Some(read)) = (self.log.spec(&run.start.job), self.read.get(&run.start.job))
             else {
                 continue;
             };
+            // The leader that was to enter it may have stopped first.
+            let ended = run.end.map_or(until, |(at, _)| at);
+            if spec.is_any_worker() && until < ended + ENTERED_IN {
+                continue;
+            }
             let of = RunOf::started(&run.start);
             let is_its = |entry: &&HistoryEntry| {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request) && is_under(spec, entry, run)

@@ -43,8 +43,8 @@ pub(super) struct Requests {
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// The accepted pauses that are in force.
     in_force: BTreeMap<Arc<str>, Pause>,
-    /// The last time at which a server forgot.
-    forgot: Option<WallTime>,
+    /// The last time at which each server forgot.
+    forgot: BTreeMap<String, WallTime>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
     forgotten: u64,
@@ -86,7 +86,7 @@ impl Invariant for Requests {
         match event {
             Event::Promised(promises) => self.promises = *promises,
             Event::Forgot { node } => {
-                self.forgot = Some(true_wall(now));
+                self.forgot.insert((*node).to_owned(), true_wall(now));
                 self.forget(node);
             }
             Event::Ran {
@@ -95,8 +95,8 @@ impl Invariant for Requests {
                 reply: Reply::Written,
             } if **ledger == *POOL => self.written(node, key, record),
             // The memory of a server begins with its marker, which may be written long after the server forgot.
-            Event::Ran { request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
-                self.forgot = Some(true_wall(now));
+            Event::Ran { node, request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
+                self.forgot.insert((*node).to_owned(), true_wall(now));
             }
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
@@ -222,6 +222,11 @@ impl Requests {
         judged && !goes_on && !excused
     }
 
+    /// Returns how many servers have forgotten since a request was sent.
+    fn forgot_since(&self, sent: &Sent) -> usize {
+        self.forgot.values().filter(|forgot| sent.latest() <= **forgot + OFFSET * 2).count()
+    }
+
     /// Checks that every accepted request has its runs or its history entries.
     fn reckon(&mut self) -> Result<(), String> {
         for sent in self.log.all_requests() {
@@ -231,9 +236,11 @@ impl Requests {
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
             // The history may lack an at-most-once run that too few servers can remember.
-            let remembered = sent.latest() > self.forgot.unwrap_or(true_wall(Duration::ZERO)) + OFFSET * 2;
-            let entered = self.promises.every_end_is_entered || remembered;
+            let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
+            // A run that is open to workers can be taken only on servers that are older than it, until its slot ends.
+            let untakable = spec.is_any_worker() && self.forgot_since(sent) >= MAJORITY;
+            let forgotten = forgotten || untakable;
             (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
             if cancelled || forgotten {
                 continue;

@@ -37,7 +37,7 @@ fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: RunOutco
 #[test]
 fn ends_agree_with_what_the_handlers_did() {
     use HandlerEnd::{Done, Failed, Stopped};
-    let today = Promises::default();
+    let today = Promises::NONE;
     let says = |ended, end| reads(today, "any-each", ended, end);
     assert_eq!(says(Some(Done), RunOutcome::Done), Ok(()));
     for ended in [None, Some(Failed), Some(Stopped)] {
@@ -66,7 +66,7 @@ fn ends_agree_with_what_the_handlers_did() {
 
 #[test]
 fn what_is_skipped_or_lost_is_so_for_a_reason() {
-    let today = Promises::default();
+    let today = Promises::NONE;
     let says = |job, end| reads(today, job, None, end);
     assert!(says("led", RunOutcome::Lost).is_err() && says("led-once", RunOutcome::Lost).is_ok());
     assert!(says("any-each", RunOutcome::Lost).is_ok());
@@ -93,7 +93,7 @@ fn a_history_is_in_order_and_has_each_entry_once() {
         histories
     };
     let done = |run, due| entry("any-each", due, run, RunOutcome::Done);
-    let today = Promises::default();
+    let today = Promises::NONE;
     let all = [done(4, 4_500), done(3, 3_000), done(2, 3_000), done(1, 1_500)];
     assert_eq!(read(&mut histories(today), &all), Ok(()));
     assert!(read(&mut histories(Promises::ALL), &all).unwrap_err().contains("two entries"));

@@ -97,7 +97,7 @@ fn a_paused_job_does_not_start() {
         made::asks(&mut requests, 5_000, JobAction::Pause { job: job.into() }, accepted(0)).unwrap();
         requests
     };
-    let today = Promises::default();
+    let today = Promises::NONE;
     let starts =
         |requests: &mut Requests, job: &str, due, ms| made::started(requests, ms, &made::start(1, job, due));
     let mut led = paused("led", 3, today);

@@ -52,8 +52,7 @@ fn a_job_does_not_run_beside_itself() {
         change(&mut other);
         made::started(&mut runs, 1, &RunStart { beside: vec![other], ..made::start(2, job, 1) })
     };
-    let (today, across) =
-        (Promises::default(), Promises { overlap_across_workers: true, ..Promises::default() });
+    let (today, across) = (Promises::NONE, Promises { overlap_across_workers: true, ..Promises::default() });
     let same = |other: &mut Beside| other.same_process = true;
     assert!(beside("any-each", today, &same).is_err());
     assert!(beside("any-each", today, &|_| {}).is_ok(), "another worker's");
@@ -70,7 +69,7 @@ fn every_tick_is_accounted_for() {
     let lacks = |promises, job: &'static str, tick| {
         settle(&mut history(promises, move |name, due| name == job && due == tick))
     };
-    let today = Promises::default();
+    let today = Promises::NONE;
     assert!(lacks(today, "any-each", 2_500).unwrap_err().contains("never started"));
     assert!(lacks(today, "led", 3_200).unwrap_err().contains("never started"));
     assert!(lacks(today, "led-once", 5_200).unwrap_err().contains("neither started nor entered"));
