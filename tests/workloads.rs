@@ -56,6 +56,15 @@ fn over_leader_changes_of_each_kind_every_tick_is_accounted_for() {
     }
 }
 
+#[test]
+fn any_worker_runs_are_shared_and_accounted_for_while_workers_are_killed() {
+    let page = run(&["any-worker", "--ticks", "400", "--jobs", "20", "--kill-every", "5s"]);
+    assert!(number(&page["kills"]) >= 3, "{page}");
+    assert!(number(&page["ticks"]) >= 400, "{page}");
+    let shares: Vec<u64> = page["shares"].as_array().expect("workers").iter().map(number).collect();
+    assert!(shares.len() == 3 && shares.iter().all(|share| *share > 0), "{page}");
+}
+
 /// The bound is for a build without optimization on a busy machine: measure with `cargo run --release`.
 #[test]
 fn hundreds_of_jobs_a_second_start_soon() {

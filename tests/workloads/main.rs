@@ -8,6 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | `soak` | locks, jobs, messages | random, of 23 kinds | every invariant |
 //! | `guarantees` | four jobs | the leader killed, terminated, stopped, cut off | every tick and history |
+//! | `any-worker` | forty jobs placed on any worker | a worker killed every ten seconds | every tick, history and share |
 //! | `load` | thousands of jobs | none | lateness |
 //! | `lock` | read, add, write back | workers stopped inside the critical section | lost updates |
 //! | `effects` | messages with an effect in PostgreSQL | workers killed and stopped around the effect | one effect each |
@@ -20,6 +21,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a program for tests")]
 
+mod any_worker;
 mod checks;
 mod effects;
 mod guarantees;
@@ -48,6 +50,8 @@ enum Plan {
     Soak,
     /// One leader after the other brought down, and every tick accounted for
     Guarantees(guarantees::Settings),
+    /// Jobs placed on any worker, one worker killed after the other, and every tick accounted for
+    AnyWorker(any_worker::Settings),
     /// Many jobs on one worker: lateness of their runs, and cost of a tick
     Load(guarantees::load::Settings),
     /// Jepsen's lock workload: lost updates without fencing tokens, with a check, and with tokens
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
     let report = match &plan {
         Plan::Soak => soak::run(&options, &stop),
         Plan::Guarantees(settings) => guarantees::run(settings, &options, &stop),
+        Plan::AnyWorker(settings) => any_worker::run(settings, &options, &stop),
         Plan::Load(settings) => guarantees::load::run(settings, &options),
         Plan::Lock(settings) => lock::run(settings, &options),
         Plan::Effects(settings) => effects::run(settings, &options),

@@ -45,6 +45,11 @@ pub(crate) mod testing {
 
     use super::*;
     use crate::harness::Event;
+    use quorate::{
+        env::WallTime,
+        node::FencingToken,
+        scheduler::{HistoryEntry, RunCause, RunOutcome},
+    };
 
     pub(crate) fn at(ms: u64) -> BootTime {
         BootTime::from_nanos(ms * 1_000_000)
@@ -78,6 +83,24 @@ pub(crate) mod testing {
 
     pub(crate) fn done(ms: u64, job: &str, tick: u64, term: u64) -> Entry {
         line(ms, Event::RunDone { job: job.into(), tick, term })
+    }
+
+    /// An entry of a job's history.
+    pub(crate) fn entered(name: &str, end: RunOutcome, term: u64, tick: WallTime) -> HistoryEntry {
+        HistoryEntry {
+            job: name.into(),
+            tick,
+            until: None,
+            cause: RunCause::Scheduled,
+            end,
+            reason: "".into(),
+            worker: "w".into(),
+            term: FencingToken::new(term),
+            started: None,
+            took: None,
+            attempts: 1,
+            output: None,
+        }
     }
 
     /// The violations that a check finds in events of workers, and long after them.

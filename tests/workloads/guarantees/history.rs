@@ -138,10 +138,10 @@ impl JobJournal {
 mod tests {
     use super::*;
     use crate::{
-        checks::testing::{at, done, started, who},
+        checks::testing::{at, done, entered, started, who},
         guarantees::account::{Change, Kind},
     };
-    use quorate::{env::WallTime, node::FencingToken, scheduler::RunCause};
+    use quorate::env::WallTime;
 
     const TICK: u64 = 7_000_000;
 
@@ -156,20 +156,7 @@ mod tests {
     }
 
     fn entry(name: &str, end: RunOutcome, term: u64) -> HistoryEntry {
-        HistoryEntry {
-            job: name.into(),
-            tick: WallTime::from_micros(TICK),
-            until: None,
-            cause: RunCause::Scheduled,
-            end,
-            reason: "".into(),
-            worker: "w".into(),
-            term: FencingToken::new(term),
-            started: None,
-            took: None,
-            attempts: 1,
-            output: None,
-        }
+        entered(name, end, term, WallTime::from_micros(TICK))
     }
 
     fn found_of(story: &Story, name: &str, entries: &[HistoryEntry]) -> Vec<String> {

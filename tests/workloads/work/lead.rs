@@ -121,7 +121,7 @@ impl Drop for Leadership {
 }
 
 /// A run, which writes that it was interrupted if it is dropped before it is done.
-struct Run {
+pub(crate) struct Run {
     journal: Journal,
     job: Arc<str>,
     tick: u64,
@@ -130,10 +130,15 @@ struct Run {
 }
 
 impl Run {
-    fn begin(journal: &Journal, tick: &RunContext) -> Self {
+    pub(crate) fn begin(journal: &Journal, tick: &RunContext) -> Self {
         let (job, at, term) = (Arc::clone(tick.job()), tick.at().as_micros(), tick.token().get());
         journal.write(Event::RunStarted { job: Arc::clone(&job), tick: at, term });
         Self { journal: journal.clone(), job, tick: at, term, done: false }
+    }
+
+    /// Ends the run as done.
+    pub(crate) fn complete(mut self) {
+        self.done = true;
     }
 }
 
@@ -150,10 +155,10 @@ fn start_job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
     let handler = move |tick: RunContext| {
         let journal = journal.clone();
         async move {
-            let mut run = Run::begin(&journal, &tick);
+            let run = Run::begin(&journal, &tick);
             let eighth = (run.tick / TICK_EVERY.as_micros() as u64).is_multiple_of(8);
             journal.env().sleep(kind.takes[usize::from(eighth)]).await;
-            run.done = true;
+            run.complete();
             Ok::<(), Infallible>(())
         }
     };

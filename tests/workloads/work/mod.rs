@@ -7,7 +7,7 @@ pub(crate) mod messages;
 pub(crate) use lead::TERM;
 
 use crate::{
-    effects, guarantees, handover,
+    any_worker, effects, guarantees, handover,
     harness::{Assignment, Event, Journal, LeaseLog},
     lock,
 };
@@ -41,6 +41,8 @@ pub(crate) enum Work {
     Soak { epoch: u64 },
     /// Runs jobs while it leads.
     Jobs,
+    /// Runs the jobs that are placed on any worker.
+    AnyWorker(any_worker::Settings),
     /// Runs many jobs that do nothing.
     Load(guarantees::load::Settings),
     /// Reads a set, adds an element, writes the set back, under a lock.
@@ -73,6 +75,7 @@ async fn work(assignment: &Assignment) -> Result<(), Failure> {
     match &assignment.work {
         Work::Soak { epoch } => soak(assignment, BootTime::from_nanos(*epoch), &quorum, &journal).await?,
         Work::Jobs => jobs(assignment, &quorum, &journal).await?,
+        Work::AnyWorker(settings) => any_worker::work(settings, assignment.ttl, &quorum, &journal).await?,
         Work::Load(settings) => guarantees::load::work(settings, &quorum, &journal).await?,
         Work::Lock(task) => lock::worker::work(task, assignment, &quorum, &journal).await?,
         Work::Effects(task) => effects::worker::work(task, assignment, &quorum, &journal).await?,
