@@ -1,456 +1,279 @@
-//! The shell around the plans: seals, sleeps, starts runs, and ends with the term.
+//! The event loop of one term: waits for events, passes them to the [`Planner`], and carries its effects out.
 
 use crate::scheduler::{
     control::IncomingRequest,
-    leader::requests::Accepted,
+    leader::{
+        active_runs::{AbortedRun, ActiveRuns},
+        lead::Leading,
+    },
     plan::{
-        job_entry::{JobEntry, Known, Retired},
-        job_plan::{ActiveRun, Looked, PendingRun, held, kept, low_water, window},
-        requests::OpenRequest,
+        effect::{Effect, RunCompletion},
+        housekeeping::Housekeeping,
+        planner::{LeaderSettings, Planner},
+        requests::{Asked, Granted},
     },
-    run::{
-        on_leader::{Began, Run, RunEnd},
-        opened::{Opened, Withdraw},
-    },
+    registry::Phase,
     store::{
-        history_writer::{Ends, HistoryWriter},
-        open_list::OpenList,
-        row_writer::{RowWriter, highest},
-        run_writer::RunWriter,
-        snapshot::LedgerSnapshot,
+        history_writer::HistoryWriter, retention::Retention, row_writer::RowWriter, snapshot::LedgerSnapshot,
     },
 };
 use crate::{
-    claim::Slots,
-    election::Term,
     env::{BootTime, Env, ScopedTask, WallTime},
-    ledger::{Ledger, LedgerError},
-    scheduler::{
-        Job, JobResponse, RequestId, RunCause,
-        registry::{JobRegistry, Phase},
-        run::Cancel,
-        store::retention::Retention,
-    },
+    scheduler::JobResponse,
 };
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, OptionFuture},
     stream::FuturesUnordered,
 };
-use std::{
-    any::Any,
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
-use tokio::sync::mpsc;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{mpsc, oneshot};
 
-/// The wall clock may step: it is looked at again at least this often.
-const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
-/// Between attempts to seal without a majority.
-const SEAL_AGAIN: Duration = Duration::from_millis(50);
-/// Between prunings of the ledger.
-pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
-/// Between the marks that say up to when all ticks have been decided on.
-const MARK_EVERY: Duration = Duration::from_secs(10);
-/// The longest that the end of the grace is kept for writing what has ended.
+/// The longest time between two looks at the wall clock, which may step.
+const WAKE_EVERY: Duration = Duration::from_millis(500);
+/// The part of the grace, at most, that is kept at its end for writing what has ended.
 const FLUSH: Duration = Duration::from_millis(100);
-/// So many jobs are looked at before other tasks have their turn: the lease must be extended.
-const AT_ONCE: usize = 100;
-/// The key of that mark.
-const LOOKED: &str = "looked";
 
-/// What a leader is given.
-pub(in crate::scheduler) struct Leading {
-    pub(in crate::scheduler) registry: JobRegistry,
-    pub(in crate::scheduler) ledger: Ledger,
-    pub(in crate::scheduler) term: Term,
-    /// How long a crashed leader blocks the others; runs are opened to workers two of these ahead.
-    pub(in crate::scheduler) ttl: Duration,
-    /// How many runs there may be at once.
-    pub(in crate::scheduler) max_running: usize,
-    /// How long a run that is cancelled has to end.
-    pub(in crate::scheduler) grace: Duration,
-}
-
-/// Runs the registry's jobs under the term until it is told to stop and every run has ended.
-pub(in crate::scheduler) async fn lead(leading: Leading, asked: mpsc::Receiver<IncomingRequest>) {
-    let Leading { registry, ledger, term, .. } = &leading;
-    // However this ends, also where it is dropped with the lease: who waits for the draining waits for no more.
-    let Some(_lead) = registry.lead() else { return };
-    let sealed = tokio::select! { biased;
-        // Nothing has been started yet, and nothing will be.
-        () = registry.reached(Phase::Draining) => return,
-        sealed = seal(ledger, term, term.env()) => sealed,
-    };
-    let Some(sealed) = sealed else { return };
-    let (rows, mut writing) = RowWriter::start(ledger, term, &sealed);
-    let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
-    let (history_writer, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
-    let mut leader = Leader::new(&leading, sealed, rows, history_writer);
-    leader.change();
-    leader.serve(asked).await;
-    // What has ended is written before the lease is let go of, if a majority answers in time.
-    drop(leader);
-    let written = async { tokio::join!(&mut writing, &mut noting) };
-    if let Some(until) = term.work_until() {
-        term.env().before(until, written).await;
-    }
-}
-
-/// Seals the ledger; `None` if the term is told to stop before it could.
-async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot> {
-    let config = term.quorum().config();
-    let mut told = false;
-    loop {
-        let sealed = tokio::select! { biased;
-            () = term.step_down_token().cancelled() => return None,
-            sealed = ledger.seal(term.token()) => sealed,
-        };
-        match sealed {
-            Ok(answers) => {
-                let quorum = term.quorum().pool().majority();
-                return Some(LedgerSnapshot::take(answers, quorum, config.max_clock_offset).await);
-            }
-            // A later leader has been here. If this term is over, it will hear of it; if it is not, tokens went
-            // backwards, and only a new term can help.
-            Err(error @ LedgerError::Superseded { .. }) => {
-                tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
-                term.resign();
-                return None;
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    tracing::warn!(group = &**term.group(), "cannot seal the ledger yet: {error}");
-                }
-                env.sleep(SEAL_AGAIN).await;
-            }
-        }
-    }
-}
-
-pub(in crate::scheduler) struct Leader<'a> {
-    pub(in crate::scheduler) leading: &'a Leading,
-    pub(in crate::scheduler) env: &'a Env,
-    pub(in crate::scheduler) term: &'a Term,
-    pub(in crate::scheduler) sealed: LedgerSnapshot,
-    pub(in crate::scheduler) rows: RowWriter,
-    pub(in crate::scheduler) history_writer: HistoryWriter,
-    pub(in crate::scheduler) writer: RunWriter,
-    slots: Slots,
-    list: OpenList,
-    /// How many runs this worker executes.
-    executing: usize,
-    pub(in crate::scheduler) entries: Vec<Option<JobEntry>>,
-    /// Which places of it are free.
-    pub(in crate::scheduler) vacant: Vec<usize>,
-    pub(in crate::scheduler) names: BTreeMap<Arc<str>, usize>,
-    /// Jobs that are to be taken over, or as they are from now on.
-    pub(in crate::scheduler) to_take: VecDeque<Arc<Job>>,
-    /// The jobs that were removed in this term: what the seal found of them is no longer so.
-    pub(in crate::scheduler) retired: BTreeMap<Arc<str>, Retired>,
-    /// When a job is to be looked at: the heart of it, for the cost grows with what is due only.
-    pub(in crate::scheduler) agenda: BTreeSet<(WallTime, usize)>,
-    /// What may start, in order.
-    pub(in crate::scheduler) line: BTreeSet<crate::scheduler::plan::job_entry::ReadyOrder>,
-    pub(in crate::scheduler) asks: BTreeMap<RequestId, OpenRequest>,
-    pub(in crate::scheduler) answers: BTreeMap<RequestId, JobResponse>,
-    runs: FuturesUnordered<BoxFuture<'static, Completion>>,
-    /// What each run has come to so far.
-    pub(in crate::scheduler) began: BTreeMap<Arc<str>, (usize, WallTime, RunCause, Began)>,
-    pub(in crate::scheduler) registering: FuturesUnordered<BoxFuture<'static, usize>>,
-    pub(in crate::scheduler) accepting: FuturesUnordered<BoxFuture<'static, Accepted>>,
-    pub(in crate::scheduler) looked: Option<WallTime>,
-    /// Up to when this one has decided on all ticks.
-    decided: Option<WallTime>,
-    pub(in crate::scheduler) known: Known,
-    /// It has been said that the ledger forgets what has not ended.
-    told_held: bool,
-    prune_at: BootTime,
-    mark_at: BootTime,
+/// The event loop, and the tasks that it owns. It decides nothing itself.
+pub(in crate::scheduler) struct EventLoop<'a> {
+    leading: &'a Leading,
+    env: &'a Env,
+    planner: Planner,
+    housekeeping: Housekeeping,
+    retention: Retention,
+    rows: RowWriter,
+    history: HistoryWriter,
+    runs: ActiveRuns,
+    /// The writes that register jobs. Each returns its job's place.
+    registering: FuturesUnordered<BoxFuture<'static, usize>>,
+    /// The writes of requests' rows.
+    storing: FuturesUnordered<BoxFuture<'static, StoreEnd>>,
+    /// Prunes the ledger. Returns the time before which the ledger has forgotten.
     pruning: Option<ScopedTask<Option<WallTime>>>,
-    /// What tells which jobs have ended that this leader does not have, and when next.
-    pub(in crate::scheduler) retention: Retention,
-    pub(in crate::scheduler) ending: Option<ScopedTask<Vec<Arc<str>>>>,
-    pub(in crate::scheduler) end_at: BootTime,
-    /// A later term has sealed the ledger: nothing can be started any more.
-    pub(in crate::scheduler) superseded: bool,
+    /// Finds the jobs that have ended.
+    checking: Option<ScopedTask<Vec<Arc<str>>>>,
 }
 
-/// That a run has ended.
-pub(in crate::scheduler) struct Completion {
-    pub(in crate::scheduler) job: usize,
-    /// Whether this worker executed it.
-    here: bool,
-    pub(in crate::scheduler) key: Arc<str>,
-    pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: RunCause,
-    pub(in crate::scheduler) outcome: Result<RunEnd, Box<dyn Any + Send>>,
+/// The end of the write of a request's row.
+struct StoreEnd {
+    granted: Box<Granted>,
+    stored: bool,
+    reply: oneshot::Sender<JobResponse>,
 }
 
-impl<'a> Leader<'a> {
-    fn new(
+impl<'a> EventLoop<'a> {
+    pub(in crate::scheduler) fn new(
         leading: &'a Leading,
         sealed: LedgerSnapshot,
         rows: RowWriter,
-        history_writer: HistoryWriter,
+        history: HistoryWriter,
     ) -> Self {
-        let (env, term) = (leading.term.env(), &leading.term);
-        let read = |record: &crate::node::Record| record.value.parse().ok().map(WallTime::from_micros);
-        let looked = highest(sealed.row(LOOKED), read, |at| *at).map(|(at, _)| at);
-        let known = Known::new(&sealed);
-        let slots = Slots::new(term.quorum(), term.group(), leading.ttl, leading.grace);
-        let list = OpenList::new(&rows, sealed.row(OpenList::KEY), &sealed.unfinished_keys());
+        let Leading { ledger, term, ttl, max_running, .. } = leading;
+        let (env, retention) = (term.env(), Retention::new(ledger));
+        let settings = LeaderSettings {
+            group: Arc::clone(term.group()),
+            worker: Arc::clone(&term.quorum().config().worker),
+            term: term.token(),
+            began: term.began(),
+            ttl: *ttl,
+            max_running: *max_running,
+        };
         Self {
-            writer: RunWriter::new(&leading.ledger, term),
-            slots,
-            list,
-            executing: 0,
             leading,
             env,
-            term,
-            sealed,
+            runs: ActiveRuns::new(leading, &sealed, &rows),
+            planner: Planner::new(sealed, settings),
+            housekeeping: Housekeeping::new(env.now(), retention.every()),
+            retention,
             rows,
-            history_writer,
-            entries: Vec::new(),
-            vacant: Vec::new(),
-            names: BTreeMap::new(),
-            to_take: VecDeque::new(),
-            retired: BTreeMap::new(),
-            agenda: BTreeSet::new(),
-            line: BTreeSet::new(),
-            asks: BTreeMap::new(),
-            answers: BTreeMap::new(),
-            runs: FuturesUnordered::new(),
-            began: BTreeMap::new(),
+            history,
             registering: FuturesUnordered::new(),
-            accepting: FuturesUnordered::new(),
-            looked,
-            decided: None,
-            known,
-            told_held: false,
-            prune_at: env.now(),
-            mark_at: env.now() + MARK_EVERY,
+            storing: FuturesUnordered::new(),
             pruning: None,
-            retention: Retention::new(&leading.ledger),
-            ending: None,
-            end_at: env.now(),
-            superseded: false,
+            checking: None,
         }
     }
 
-    /// By which every tick is due: the quorum's clock, whatever this worker's own wall clock shows. Where it steps
-    /// back nothing is repeated, for each plan knows how far it has looked.
-    pub(in crate::scheduler) fn now(&self) -> WallTime {
-        self.term.quorum().wall()
+    /// Runs until the term is to end, or a later term has sealed the ledger, or the registry is drained; then waits for the
+    /// runs that the leader executes.
+    pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
+        self.jobs_changed();
+        self.serve(&mut requests).await;
+        if self.planner.is_superseded() {
+            // The active runs are cancelled and have the grace to end: a run of hours must not keep the lease from a leader
+            // that can start something.
+            self.leading.term.resign();
+        } else {
+            self.write_mark();
+        }
+        self.await_last_runs().await;
     }
 
-    async fn serve(&mut self, mut asked: mpsc::Receiver<IncomingRequest>) {
-        let step_down = self.term.step_down_token().clone();
+    async fn serve(&mut self, requests: &mut mpsc::Receiver<IncomingRequest>) {
+        let step_down = self.leading.term.step_down_token().clone();
         let (mut changed, mut phase) = self.leading.registry.watch();
-        let (mut listens, mut reopened) = (true, false);
-        while !step_down.is_cancelled() && !self.superseded {
-            self.take_over(&mut reopened);
-            let mut more = !self.to_take.is_empty();
-            if self.leading.registry.phase() != Phase::Open {
-                // What is open to workers is the next leader's.
-                if self.executing == 0 {
-                    break;
-                }
-            } else {
-                more |= self.look();
-                self.start();
-            }
-            let wake = if more { self.env.now() } else { self.wake() };
-            // What has not been taken over may need what would be forgotten.
-            if reopened && !more {
-                self.prune();
-                self.mark();
-                self.look_for_ended();
-            }
+        let mut listens = true;
+        while !step_down.is_cancelled() && !self.planner.is_superseded() {
+            let Some(wake) = self.decide() else { break };
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
                 Some(ended) = self.runs.next() => self.run_ended(ended),
-                Some(index) = self.registering.next() => self.registered(index),
-                Some(accepted) = self.accepting.next() => self.accepted(accepted),
-                // What is asked of a job must find it.
-                request = asked.recv(), if listens && reopened => match request {
-                    Some(request) => self.asked(request),
+                Some(place) = self.registering.next() => self.registered(place),
+                Some(end) = self.storing.next() => self.store_ended(end),
+                // A request must find its job.
+                request = requests.recv(), if listens && self.planner.is_complete() => match request {
+                    Some(request) => self.ask(request),
                     None => listens = false,
                 },
                 // The senders live as long as the registry.
-                Ok(()) = changed.changed() => self.change(),
+                Ok(()) = changed.changed() => self.jobs_changed(),
                 Ok(()) = phase.changed() => {}
                 Some(pruned) = OptionFuture::from(self.pruning.as_mut()) => {
                     self.pruning = None;
                     if let Ok(Some(mark)) = pruned {
-                        self.forget_retired(mark);
+                        self.planner.pruned(mark);
                     }
                 }
-                Some(ended) = OptionFuture::from(self.ending.as_mut()) => {
-                    self.ending = None;
-                    ended.unwrap_or_default().iter().for_each(|job| self.end_unknown(job));
+                Some(ended) = OptionFuture::from(self.checking.as_mut()) => {
+                    self.checking = None;
+                    let effects = self.planner.jobs_ended(ended.unwrap_or_default(), self.now());
+                    self.carry_out(effects);
                 }
                 () = self.env.sleep_until(wake) => {}
             }
-            self.all_ended();
-            if more {
+            // Runs that ended at the same time are reported in the same turn.
+            while let Some(Some(ended)) = self.runs.next().now_or_never() {
+                self.run_ended(ended);
+            }
+            if wake <= self.env.now() {
                 tokio::task::yield_now().await;
             }
         }
-        if self.superseded {
-            // What runs is told to stop, and has the grace to: a run of hours must not keep the lease from a leader
-            // that can start something.
-            self.term.resign();
-        } else {
-            self.mark_at = self.env.now();
-            self.mark();
-        }
-        self.last_runs().await;
     }
 
-    /// What has ended beside the first is dealt with in the same turn.
-    fn all_ended(&mut self) {
-        while let Some(Some(ended)) = self.runs.next().now_or_never() {
-            self.run_ended(ended);
+    /// Makes the decisions that are due. Returns when the next are due, or `None` once the registry is drained.
+    fn decide(&mut self) -> Option<BootTime> {
+        let effects = self.planner.take_over(self.now());
+        self.carry_out(effects);
+        let is_open = self.leading.registry.phase() == Phase::Open;
+        let mut more = self.planner.has_jobs_to_take();
+        if is_open {
+            let (effects, more_due) = self.planner.plan_due(self.now());
+            more |= more_due;
+            self.carry_out(effects);
+            let effects = self.planner.start_ready(self.now());
+            self.carry_out(effects);
+        } else if self.planner.executing() == 0 {
+            // The next leader goes on with the runs that are open to workers.
+            return None;
         }
+        let now = self.env.now();
+        // Jobs that are not taken over yet may need records that would be forgotten.
+        if self.planner.is_complete() && !more {
+            self.keep_house(now);
+        }
+        let next = self.planner.next_due().filter(|_| is_open);
+        let pause = next.map_or(WAKE_EVERY, |next| self.now().until(next)).min(WAKE_EVERY);
+        Some(if more { now } else { now + pause })
     }
 
-    fn run_ended(&mut self, ended: Completion) {
-        self.executing -= usize::from(ended.here);
-        self.ended(ended);
+    /// Returns the time by which ticks are due: the quorum's clock. After a backward step of it nothing is repeated, for each
+    /// plan knows up to when its ticks are planned.
+    fn now(&self) -> WallTime {
+        self.leading.term.quorum().wall()
     }
 
-    /// They have been told to stop. What is still here near the end of the grace is dropped, so that there is time
-    /// to write what has ended; and what is here when validity ends, with this future.
-    async fn last_runs(&mut self) {
-        let margin = FLUSH.min(self.leading.grace / 5);
-        // What is open to workers is the next leader's.
-        while self.executing > 0 {
-            let Some(until) = self.term.work_until() else { break };
-            let until = until - margin;
-            let Some(Some(ended)) = self.env.before(until, self.runs.next()).await else {
-                // It may have been extended meanwhile.
-                if self.term.work_until().is_none_or(|until| until - margin <= self.env.now()) {
-                    break;
-                }
-                continue;
-            };
-            self.run_ended(ended);
-        }
-        self.runs.clear();
-        self.torn();
+    fn jobs_changed(&mut self) {
+        let effects = self.planner.change(self.leading.registry.jobs(), self.now());
+        self.carry_out(effects);
     }
 
-    /// Decides on what has come due; says whether there is more of it.
-    fn look(&mut self) -> bool {
-        let now = self.now();
-        let mut looked = 0;
-        while let Some(&(at, index)) = self.agenda.first()
-            && at <= now
-        {
-            looked += 1;
-            if looked > AT_ONCE {
-                return true;
-            }
-            self.agenda.pop_first();
-            let Some(entry) = self.entries[index].as_mut() else { continue };
-            entry.on_agenda = None;
-            let Looked { not_run, stop_for } = entry.plan.look(&self.sealed, now);
-            let job = Arc::clone(&entry.plan.job);
-            if let Some(tick) = stop_for {
-                let why = format!("for the tick {}", job.schedule.format(tick));
-                entry.plan.running.iter().for_each(|going| going.cancel.cancel(&why));
-            }
-            let left_out = !not_run.is_empty();
-            for not in not_run {
-                self.not_run(&job, not);
-            }
-            if left_out {
-                self.link(index);
-            }
-            self.settle(index);
-        }
-        if self.to_take.is_empty() {
-            self.decided = self.decided.max(Some(now));
-        }
-        false
+    fn run_ended(&mut self, ended: RunCompletion) {
+        let stepping_down = self.leading.term.step_down_token().is_cancelled();
+        let effects = self.planner.run_ended(ended, stepping_down, self.now());
+        self.carry_out(effects);
     }
 
-    /// Starts what may start, in order.
-    fn start(&mut self) {
-        while let Some(turn) = self.line.pop_first() {
-            let (here, _, _, index) = turn;
-            if here && self.executing >= self.leading.max_running {
-                self.line.insert(turn);
-                return;
+    fn registered(&mut self, place: usize) {
+        let effects = self.planner.registered(place, self.now());
+        self.carry_out(effects);
+    }
+
+    fn ask(&mut self, request: IncomingRequest) {
+        let IncomingRequest { request, reply } = request;
+        let is_open = self.leading.registry.phase() == Phase::Open;
+        let (effects, asked) = self.planner.ask(request, is_open, self.now());
+        self.carry_out(effects);
+        match asked {
+            // The caller may have gone.
+            Asked::Answer(answer) => drop(reply.send(answer)),
+            Asked::Store(granted) => {
+                let (key, value) = granted.to_store();
+                let written = self.rows.insist(&key, value);
+                let end = written.map(move |written| StoreEnd { granted, stored: written.is_ok(), reply });
+                self.storing.push(end.boxed());
             }
-            let now = self.now();
-            let Some(entry) = self.entries[index].as_mut() else { continue };
-            entry.in_line = None;
-            let (start, too_late) = entry.plan.start(now);
-            let job = Arc::clone(&entry.plan.job);
-            if let Some(start) = start {
-                self.begin(index, start);
-            }
-            for not in too_late {
-                self.not_run(&job, not);
-            }
-            self.settle(index);
         }
     }
 
-    /// Executes a run, or opens it to workers.
-    fn begin(&mut self, index: usize, start: PendingRun) {
-        let Some(entry) = self.entries[index].as_mut() else { return };
-        let (job, state) = (Arc::clone(&entry.plan.job), entry.state.clone());
-        let (cancel, began) = (Cancel::default(), Began::default());
-        let (tick, cause, key) = (start.tick, start.cause, Arc::clone(&start.key));
-        let here = !start.is_for_workers(&job);
-        let withdraw = (!here).then(Withdraw::default);
-        entry.plan.running.push(ActiveRun {
-            key: Arc::clone(&key),
-            tick,
-            at: start.at,
-            request: start.request(),
-            cancel: cancel.clone(),
-            withdraw: withdraw.clone(),
-        });
-        let (writer, rows) = (self.writer.clone(), self.rows.clone());
-        let running: ScopedTask<RunEnd> = match withdraw {
-            Some(withdraw) => {
-                let (slots, list) = (self.slots.clone(), self.list.clone());
-                let opened = Opened { job, start, writer, slots, list, rows, state, cancel, withdraw };
-                self.term.spawn_scoped(opened.run())
-            }
-            None => {
-                self.executing += 1;
-                self.began.insert(Arc::clone(&key), (index, tick, cause, Arc::clone(&began)));
-                let (term, grace) = (self.term.clone(), self.leading.grace);
-                let run = Run { job, start, writer, term, rows, state, cancel, began, grace };
-                self.term.spawn_scoped(run.run())
-            }
-        };
-        let ended = running.map(move |outcome| Completion { job: index, here, key, tick, cause, outcome });
-        self.runs.push(ended.boxed());
-    }
-
-    fn registered(&mut self, index: usize) {
-        if let Some(entry) = self.entries[index].as_mut() {
-            entry.registering = false;
+    fn store_ended(&mut self, end: StoreEnd) {
+        let StoreEnd { granted, stored, reply } = end;
+        if !stored {
+            // No answer is better than a wrong one: the caller asks again.
+            return self.planner.not_stored();
         }
-        self.settle(index);
+        let (effects, answer) = self.planner.stored(*granted, self.now());
+        self.carry_out(effects);
+        let _ = reply.send(answer);
     }
 
-    /// Has the ledger forget what is of no more use, now and then.
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::PutRow { key, value } => self.rows.put(&key, value),
+                Effect::Register { place, job, key, value } => self.register(place, job, &key, value),
+                Effect::CloseRow { key, value, at, last } => self.rows.close(&key, value, at, last),
+                Effect::KeepState(state) => state.keep(&self.rows),
+                Effect::CloseState(state, now) => state.close(&self.rows, now),
+                Effect::Execute(start) => self.runs.execute(start),
+                Effect::Open(start) => self.runs.open(start),
+                Effect::Cancel { key, why } => self.runs.cancel(&key, &why),
+                Effect::Withdraw { key, end, why } => self.runs.withdraw(&key, end, &why),
+                Effect::Release { key } => self.runs.release(&key),
+                Effect::Report(report) => self.history.enter(&report.job, report.entry, report.close),
+                Effect::CountLate { job, by } => self.leading.registry.counts().late(&job, by),
+                Effect::CloseHistory(job) => self.history.close(&job),
+            }
+        }
+    }
+
+    fn register(&mut self, place: usize, job: Arc<str>, key: &Arc<str>, value: Arc<str>) {
+        let written = self.rows.write(key, value);
+        self.registering.push(Box::pin(async move {
+            if let Err(error) = written.await {
+                tracing::warn!(job = &*job, "not registered in the ledger yet: {error}");
+            }
+            place
+        }));
+    }
+
+    /// Prunes the ledger, writes the mark and checks which jobs have ended, where that is due.
+    fn keep_house(&mut self, now: BootTime) {
+        if self.pruning.is_none() && self.housekeeping.take_prune(now) {
+            self.prune();
+        }
+        if self.housekeeping.take_mark(now) {
+            self.write_mark();
+        }
+        if self.checking.is_none() && self.housekeeping.take_check(now) {
+            self.check_unknown_jobs();
+        }
+    }
+
     fn prune(&mut self) {
-        if self.pruning.is_some() || self.env.now() < self.prune_at {
-            return;
-        }
-        self.prune_at = self.env.now() + PRUNE_EVERY;
-        let below = self.low_water();
-        let (ledger, term) = (self.leading.ledger.clone(), self.term.clone());
-        self.pruning = Some(self.term.spawn_scoped(async move {
+        let below = self.planner.low_water(self.now());
+        let (ledger, term) = (self.leading.ledger.clone(), self.leading.term.clone());
+        self.pruning = Some(self.leading.term.spawn_scoped(async move {
             match ledger.prune(term.token(), below.as_micros()).await {
                 Ok(()) => Some(below),
                 Err(error) => {
@@ -461,44 +284,45 @@ impl<'a> Leader<'a> {
         }));
     }
 
-    /// Before which time records are of no more use to any job.
-    fn low_water(&mut self) -> WallTime {
-        let now = self.now();
-        let plans = || self.entries.iter().flatten().map(|entry| &entry.plan);
-        let open = plans().filter_map(crate::scheduler::plan::job_plan::JobPlan::oldest);
-        let asks = self.asks.values().map(OpenRequest::oldest);
-        // What was removed in this term nobody needs; what this leader does not know another may.
-        let mine = |job: &str| self.names.contains_key(job) || self.retired.contains_key(job);
-        let theirs = self.known.open.iter().filter(|(job, _)| !mine(job)).map(|(_, at)| *at);
-        let oldest = open.chain(asks).chain(theirs).min();
-        let jobs = || plans().map(|plan| &*plan.job);
-        let offset = self.sealed.max_clock_offset;
-        let kept_here = kept(jobs().map(window).max().unwrap_or_default(), offset);
-        let wanted = oldest.unwrap_or(now).min(now - kept(self.known.window, offset));
-        let mark = low_water(now, kept_here, Some(wanted), held(jobs()));
-        if oldest.is_some_and(|oldest| oldest < mark) && !std::mem::replace(&mut self.told_held, true) {
-            tracing::warn!(
-                group = &**self.term.group(),
-                "the ledger forgets runs that have not ended for very long: a leader that follows will not make them up"
-            );
-        }
-        mark
+    fn write_mark(&mut self) {
+        let effects = self.planner.mark().into_iter().collect();
+        self.carry_out(effects);
     }
 
-    /// Leaves word up to when all ticks have been decided on.
-    fn mark(&mut self) {
-        if let Some(decided) = self.decided.filter(|_| self.env.now() >= self.mark_at) {
-            self.mark_at = self.env.now() + MARK_EVERY;
-            self.rows.put(&LOOKED.into(), decided.as_micros().to_string().into());
-        }
+    fn check_unknown_jobs(&mut self) {
+        let unknown = self.planner.unknown_jobs();
+        let (retention, group) = (self.retention.clone(), Arc::clone(self.leading.term.group()));
+        self.checking = Some(self.leading.term.spawn_scoped(async move {
+            retention.ended(unknown).await.unwrap_or_else(|error| {
+                tracing::debug!(group = &*group, "cannot find the jobs that have ended: {error}");
+                Vec::new()
+            })
+        }));
     }
 
-    fn wake(&self) -> BootTime {
-        let now = self.now();
-        // Where nothing more is started, nothing is looked at either.
-        let open = self.leading.registry.phase() == Phase::Open;
-        let next = self.agenda.first().map(|(at, _)| *at).filter(|_| open);
-        let pause = next.map_or(LOOK_AT_LEAST_EVERY, |next| now.until(next));
-        self.env.now() + pause.min(LOOK_AT_LEAST_EVERY)
+    /// Waits for the runs that the leader executes, which are cancelled. Runs that are left near the end of the grace are
+    /// dropped, so that there is time to write what has ended; when validity ends, they are dropped with this future.
+    async fn await_last_runs(&mut self) {
+        let margin = FLUSH.min(self.leading.grace / 5);
+        // The next leader goes on with the runs that are open to workers.
+        while self.planner.executing() > 0 {
+            let Some(until) = self.leading.term.work_until() else { break };
+            let until = until - margin;
+            let Some(Some(ended)) = self.env.before(until, self.runs.next()).await else {
+                // The lease may have been extended meanwhile.
+                let work_until = self.leading.term.work_until();
+                if work_until.is_none_or(|until| until - margin <= self.env.now()) {
+                    break;
+                }
+                continue;
+            };
+            self.run_ended(ended);
+        }
+        for run in self.runs.abort() {
+            let AbortedRun { job, tick, cause, key, began, took, started } = run;
+            let reporter = self.planner.reporter();
+            let report = reporter.aborted(&job, (tick, cause), key, (began, took), started);
+            self.history.enter(&report.job, report.entry, report.close);
+        }
     }
 }

@@ -1,12 +1,10 @@
-//! The leader's event loop.
+//! The leader's event loop: it carries out the effects of the decisions in `plan/`, and reports their ends back.
 
-mod completion;
+mod active_runs;
 mod event_loop;
-mod forget;
-mod jobs;
-mod requests;
+mod lead;
 
-pub(super) use event_loop::{Leading, PRUNE_EVERY, lead};
+pub(super) use lead::{Leading, lead};
 
 #[cfg(test)]
 mod tests;

@@ -1,180 +1,86 @@
-//! What the leader has to do for one job, as a pure function of the sealed ledger and the wall clock.
+//! The plan of one job: which of its ticks run, wait or are skipped, as a pure function of the sealed ledger and the time.
 
 use crate::scheduler::{
-    run::opened::Withdraw,
-    store::{run_writer::RunId, snapshot::LedgerSnapshot},
+    plan::{
+        pending_run::{ActiveRun, PendingRun, SkippedTick},
+        record_life::{LATE_AFTER, record_from},
+    },
+    store::snapshot::LedgerSnapshot,
 };
 use crate::{
     env::WallTime,
-    node::Record,
     scheduler::{
-        DUE_MAX, Decision, Delivery, DueTicks, Job, Misfire, MisfiredTicks, Overlap, Placement, RequestId,
-        RunCause, RunKey, RunOutcome, RunRecord, SkipReason, inherited, policy::Jitter, policy::due_with,
-        run::Cancel,
+        DUE_MAX, Decision, DueTicks, Job, Misfire, Overlap, Placement, RunCause, RunKey, policy::Jitter,
+        policy::due_with,
     },
 };
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// A tick that starts later than this after its time is a misfire, and is made up by the rule.
-pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
-/// Records are kept for longer than any misfire window by this, and by twice `max_clock_offset`: two leaders' clocks
-/// may be so far apart, and what one decides on at the end of the window starts a little later.
-const KEPT_BESIDES: Duration = Duration::from_secs(10);
-/// How often a tick that was interrupted is run again at once.
+/// The number of interruptions after which a run is no longer started again at once.
 const INTERRUPTED_MAX: u32 = 3;
-/// What it waits after that within one term: twice as long each time, from the first to the second.
-const PUT_OFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
-/// How far behind what is kept anyway a record that has not ended has the ledger go on remembering: so long, or for as
-/// long as its job's timeouts allow a run to take.
-const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
-/// And at most as many ticks: a new leader has to read them all, and could not seal a ledger without bounds.
-const HELD_RECORDS: u128 = 1_000_000;
-
-/// The longest time by which any version opens a run ahead of its tick.
-pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
+/// The pause before such a run within one term: it doubles each time, from the first value to the second.
+const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
 /// The most ticks of one job that are opened ahead at once.
 const AHEAD_RUNS: usize = 1_000;
-
-/// A run to make, and the record that stands for it.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::scheduler) struct PendingRun {
-    pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: RunCause,
-    /// Under which key it stands in the ledger.
-    pub(in crate::scheduler) key: Arc<str>,
-    /// The earliest time at which a record of it may exist.
-    pub(in crate::scheduler) at: WallTime,
-    /// A majority of the sealed nodes remembers that time.
-    pub(in crate::scheduler) remembering: bool,
-    /// No worker starts it before this time.
-    pub(in crate::scheduler) not_before: WallTime,
-    pub(in crate::scheduler) seen: Option<Record>,
-    /// Too few nodes can remember a record of this time: its start cannot reach a majority that counts.
-    pub(in crate::scheduler) unknown: bool,
-    /// How often it was interrupted in this term.
-    pub(in crate::scheduler) times: u32,
-}
-
-impl PendingRun {
-    /// Whether it was started before, or may have been: it is owed a run of its own.
-    fn is_owed(&self) -> bool {
-        self.seen.is_some() || self.unknown
-    }
-
-    pub(in crate::scheduler) fn request(&self) -> Option<RequestId> {
-        self.cause.request()
-    }
-
-    pub(in crate::scheduler) fn run(&self) -> RunId {
-        RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
-    }
-
-    /// Whether a worker executes it: it is open, or is to be opened.
-    pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
-        let open = || {
-            let seen = self.seen.as_ref();
-            seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
-        };
-        job.placement == Placement::AnyWorker || open()
-    }
-}
-
-/// A run whose record a new leader closes without another execution.
-#[derive(Debug, PartialEq)]
-pub(in crate::scheduler) struct ToClose {
-    pub(in crate::scheduler) start: PendingRun,
-    pub(in crate::scheduler) end: RunOutcome,
-    /// The reason, where an earlier leader gave one.
-    pub(in crate::scheduler) why: Option<Arc<str>>,
-}
-
-/// A run that goes on.
-#[derive(Debug)]
-pub(in crate::scheduler) struct ActiveRun {
-    pub(in crate::scheduler) key: Arc<str>,
-    pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) at: WallTime,
-    pub(in crate::scheduler) request: Option<RequestId>,
-    pub(in crate::scheduler) cancel: Cancel,
-    /// Ends it before a worker takes it, where it is open to workers.
-    pub(in crate::scheduler) withdraw: Option<Withdraw>,
-}
 
 /// The ticks of one job that run or wait to be run.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobPlan {
-    pub(in crate::scheduler) job: Arc<Job>,
+    job: Arc<Job>,
     jitter: Jitter,
-    /// Every tick up to here has been decided on.
-    looked: WallTime,
-    /// No tick before this is due: as in its row, but for what a pause left out.
-    pub(in crate::scheduler) since: WallTime,
+    /// All ticks up to this time have been planned.
+    planned: WallTime,
+    /// No tick before this is due: as in the job's row, but for what a pause left out.
+    since: WallTime,
     waiting: VecDeque<PendingRun>,
-    /// Runs that somebody asked for: one after another, in turns with what waits.
-    asked: VecDeque<PendingRun>,
-    /// What was interrupted again and again, and when it has another run.
-    put_off: Vec<(WallTime, PendingRun)>,
-    /// The earliest time of a record that stands as started, and is left to the next leader.
-    left: Option<WallTime>,
-    /// A tick that waited has started since the last run that somebody asked for: they take turns.
-    asked_next: bool,
-    pub(in crate::scheduler) running: Vec<ActiveRun>,
+    /// Requested runs. They start one after another, and take turns with the waiting ticks.
+    requested: VecDeque<PendingRun>,
+    /// Runs that were interrupted several times, and when each starts again.
+    postponed: Vec<(WallTime, PendingRun)>,
+    /// The earliest time of a record that stays as started, and that the next leader decides on.
+    left_to_next: Option<WallTime>,
+    /// A waiting tick has started since the last requested run: the next turn is a requested run's.
+    requested_next: bool,
+    active: Vec<ActiveRun>,
     /// When the run of the next tick is due.
-    pub(in crate::scheduler) next: Option<WallTime>,
-    /// Where ticks hang on ends, the next one, once the run before it has ended.
-    link: Option<WallTime>,
-    pub(in crate::scheduler) paused: bool,
-    /// How long before its time a run is opened to workers.
-    pub(in crate::scheduler) ahead: Duration,
+    next: Option<WallTime>,
+    /// The next tick of a schedule that counts from the end of the run before, once that has ended.
+    after_end: Option<WallTime>,
+    paused: bool,
+    /// The time by which a run is opened to workers before its tick.
+    ahead: Duration,
 }
 
-/// Ticks that will not run, and why.
-#[derive(Debug, PartialEq)]
-pub(in crate::scheduler) enum SkippedTick {
-    Missed(MisfiredTicks),
-    /// Due while an earlier run of the job went on; the later tick stands for it, or there were too many.
-    Overtaken(WallTime),
-    /// Due while an earlier run of the job went on, and the rule is to skip it then.
-    Overlapped(WallTime),
-    /// It waited for longer than the misfire window.
-    TooLate(WallTime),
-    Decided(WallTime, SkipReason),
-    /// The job was paused while it waited.
-    Paused(PendingRun),
-    /// The job's schedule or placement was changed while it waited.
-    Changed(WallTime),
-}
-
-/// What a look at a job has come to.
+/// The decisions on the ticks of one job that have come due.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::scheduler) struct Looked {
-    pub(in crate::scheduler) not_run: Vec<SkippedTick>,
-    /// What runs is to be told to stop, for this tick.
-    pub(in crate::scheduler) stop_for: Option<WallTime>,
+pub(in crate::scheduler) struct DueDecisions {
+    pub(in crate::scheduler) skipped: Vec<SkippedTick>,
+    /// The tick for which the active runs are to be cancelled.
+    pub(in crate::scheduler) cancel_for: Option<WallTime>,
 }
 
 impl JobPlan {
-    /// A job whose ticks after `from` are due, and which owes runs to what stands as started and not ended.
+    /// Creates the plan of a job whose ticks after `from` are due, and whose `unfinished` runs are still to be run.
     pub(in crate::scheduler) fn new(
         job: Arc<Job>,
         from: WallTime,
-        owed: Vec<PendingRun>,
+        unfinished: Vec<PendingRun>,
         paused: bool,
     ) -> Self {
         let jitter = job.jitters();
         let mut plan = Self {
             job,
             jitter,
-            looked: from,
+            planned: from,
             since: WallTime::default(),
-            waiting: owed.into(),
-            asked: VecDeque::new(),
-            put_off: Vec::new(),
-            left: None,
-            asked_next: false,
-            running: Vec::new(),
+            waiting: unfinished.into(),
+            requested: VecDeque::new(),
+            postponed: Vec::new(),
+            left_to_next: None,
+            requested_next: false,
+            active: Vec::new(),
             next: None,
-            link: None,
+            after_end: None,
             paused,
             ahead: Duration::ZERO,
         };
@@ -184,85 +90,121 @@ impl JobPlan {
         plan
     }
 
-    /// Where ticks hang on ends: the first one, or what follows an end at `ended`; unless one is owed a run.
-    pub(in crate::scheduler) fn begin_chain(&mut self, since: WallTime, ended: Option<WallTime>) {
+    /// Sets the time before which no tick is due, and the last end from which such a schedule counts.
+    pub(in crate::scheduler) fn due_since(mut self, since: WallTime, ended: Option<WallTime>) -> Self {
+        self.since = since;
+        self.begin_after_end(since, ended);
+        self
+    }
+
+    /// Sets the time by which runs are opened to workers before their ticks.
+    pub(in crate::scheduler) fn open_ahead_by(&mut self, ahead: Duration) {
+        self.ahead = ahead;
+    }
+
+    pub(in crate::scheduler) fn job(&self) -> &Arc<Job> {
+        &self.job
+    }
+
+    /// Returns when the run of the next tick is due.
+    pub(in crate::scheduler) fn next(&self) -> Option<WallTime> {
+        self.next
+    }
+
+    /// Returns the time up to which all ticks have been planned. A changed schedule counts from no earlier than this.
+    pub(in crate::scheduler) fn planned(&self) -> WallTime {
+        self.planned
+    }
+
+    pub(in crate::scheduler) fn active(&self) -> &[ActiveRun] {
+        &self.active
+    }
+
+    #[cfg(test)]
+    pub(in crate::scheduler) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Plans the first tick of a schedule that counts from ends, or the one after an end at `ended`, unless a run of the
+    /// job waits or is active.
+    pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
-        if schedule.is_after_end() && self.waiting.is_empty() && self.running.is_empty() {
-            self.link = ended.map_or_else(|| schedule.first(since), |end| schedule.next_after_end(end));
-            self.next = self.next_due(self.link);
+        if schedule.is_after_end() && self.waiting.is_empty() && self.active.is_empty() {
+            self.after_end = ended.map_or_else(|| schedule.first(since), |end| schedule.next_after_end(end));
+            self.next = self.next_due(self.after_end);
         }
     }
 
-    /// A look at a tick that hangs on the end of the run before it: it is never too late.
-    fn look_at_link(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> Looked {
-        let mut looked = Looked::default();
-        if let Some(tick) = self.link.filter(|tick| self.jitter.ripe(*tick) <= now) {
-            (self.link, self.next) = (None, None);
-            self.looked = self.looked.max(tick);
-            self.decide(sealed, tick, now, false, &mut looked);
+    /// Decides on the ticks that have come due.
+    pub(in crate::scheduler) fn plan_due(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
+        self.resume_postponed(now);
+        if self.paused {
+            return DueDecisions::default();
         }
-        looked
+        if self.job.schedule.is_after_end() {
+            return self.plan_after_end(sealed, now);
+        }
+        let (schedule, misfire) = (&self.job.schedule, self.job.misfire);
+        let DueTicks { run, skipped, next } =
+            due_with(schedule, misfire, self.jitter, self.planned, now, LATE_AFTER);
+        self.planned = self.planned.max(self.jitter.upto(schedule, now));
+        self.next = self.next_due(next);
+        let behind = self.is_busy() || !self.waiting.is_empty();
+        // This leader did not plan them in time, but an earlier leader may have.
+        let missed = skipped
+            .into_iter()
+            .flat_map(|span| span.without(schedule, sealed.stand(&self.job.name, span.first, span.last)));
+        let skipped = missed.map(SkippedTick::Missed).collect();
+        let mut decisions = DueDecisions { skipped, cancel_for: None };
+        for tick in run {
+            self.decide(sealed, tick, now, behind, &mut decisions);
+        }
+        if behind {
+            self.overtake(&mut decisions.skipped);
+        }
+        self.open_ahead(sealed, now, &mut decisions);
+        decisions
+    }
+
+    /// Decides on a tick that counts from the end of the run before it. Such a tick is never too late.
+    fn plan_after_end(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
+        let mut decisions = DueDecisions::default();
+        if let Some(tick) = self.after_end.filter(|tick| self.jitter.ripe(*tick) <= now) {
+            (self.after_end, self.next) = (None, None);
+            self.planned = self.planned.max(tick);
+            self.decide(sealed, tick, now, false, &mut decisions);
+        }
+        decisions
     }
 
     fn next_due(&self, tick: Option<WallTime>) -> Option<WallTime> {
         tick.filter(|_| !self.paused).map(|tick| self.jitter.ripe(tick))
     }
 
-    /// Decides on the ticks that have come due.
-    pub(in crate::scheduler) fn look(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> Looked {
-        self.take_up(now);
-        if self.paused {
-            return Looked::default();
-        }
-        if self.job.schedule.is_after_end() {
-            return self.look_at_link(sealed, now);
-        }
-        let (schedule, misfire) = (&self.job.schedule, self.job.misfire);
-        let DueTicks { run, skipped, next } =
-            due_with(schedule, misfire, self.jitter, self.looked, now, LATE_AFTER);
-        self.looked = self.looked.max(self.jitter.upto(schedule, now));
-        self.next = self.next_due(next);
-        let behind = self.is_busy() || !self.waiting.is_empty();
-        // No plan looked at them in time, but an earlier leader may have.
-        let missed = skipped
-            .into_iter()
-            .flat_map(|span| span.without(schedule, sealed.stand(&self.job.name, span.first, span.last)));
-        let mut looked = Looked { not_run: missed.map(SkippedTick::Missed).collect(), stop_for: None };
-        for tick in run {
-            self.decide(sealed, tick, now, behind, &mut looked);
-        }
-        if behind {
-            self.overtake(&mut looked.not_run);
-        }
-        self.open_ahead(sealed, now, &mut looked);
-        looked
-    }
-
-    /// Decides on ticks that are yet to come, so that an election delays none of them for the workers.
-    fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, looked: &mut Looked) {
+    /// Decides on ticks of the near future, so that an election delays none of them for the workers.
+    fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, decisions: &mut DueDecisions) {
         let upto = now + self.ahead;
         for _ in 0..AHEAD_RUNS {
             let Some(tick) = self.next_ahead().filter(|tick| self.jitter.ripe(*tick) <= upto) else { break };
-            self.looked = tick;
-            self.decide(sealed, tick, now, false, looked);
+            self.planned = tick;
+            self.decide(sealed, tick, now, false, decisions);
             self.next = self.next_due(self.job.schedule.next_after(tick));
         }
     }
 
-    /// The next tick, where the overlap rule permits that it is opened before its time.
+    /// Returns the next tick, where the overlap rule permits opening it before its time.
     fn next_ahead(&self) -> Option<WallTime> {
-        let idle =
-            || !self.is_busy() && self.waiting.is_empty() && self.asked.is_empty() && self.put_off.is_empty();
+        let idle = || {
+            !self.is_busy()
+                && self.waiting.is_empty()
+                && self.requested.is_empty()
+                && self.postponed.is_empty()
+        };
         let may = !self.ahead.is_zero()
             && self.job.placement == Placement::AnyWorker
             && !self.job.schedule.is_after_end()
             && (self.job.overlap == Overlap::Allow || idle());
-        self.next.filter(|_| may).and_then(|_| self.job.schedule.next_after(self.looked))
-    }
-
-    /// The earliest time at which a record of a tick may exist.
-    fn record_from(&self, tick: WallTime) -> WallTime {
-        record_from(&self.job, tick, self.since)
+        self.next.filter(|_| may).and_then(|_| self.job.schedule.next_after(self.planned))
     }
 
     fn decide(
@@ -271,147 +213,135 @@ impl JobPlan {
         tick: WallTime,
         now: WallTime,
         behind: bool,
-        looked: &mut Looked,
+        decisions: &mut DueDecisions,
     ) {
         let key = RunKey::new(&self.job.name, tick).key();
-        let at = self.record_from(tick);
+        let at = record_from(&self.job, tick, self.since);
         let decided = sealed.decide(self.job.delivery, &key, at);
         match decided.decision {
-            // What has a record that is not closed has been dealt with when the term began.
+            // A tick with a record that is not closed was taken over when the term began.
             _ if decided.seen.is_some() => {}
-            Decision::Skip(why) => looked.not_run.push(SkippedTick::Decided(tick, why)),
+            Decision::Skip(why) => decisions.skipped.push(SkippedTick::Decided(tick, why)),
             Decision::Run | Decision::AskAgain => {
-                let made_up = decided.unknown || self.jitter.ripe(tick) + LATE_AFTER < now;
-                if behind && !made_up && self.job.overlap == Overlap::Skip {
-                    looked.not_run.push(SkippedTick::Overlapped(tick));
+                let catch_up = decided.unknown || self.jitter.ripe(tick) + LATE_AFTER < now;
+                if behind && !catch_up && self.job.overlap == Overlap::Skip {
+                    decisions.skipped.push(SkippedTick::Overlapped(tick));
                     return;
                 }
-                if self.is_busy() && !made_up && self.job.overlap == Overlap::CancelOld {
-                    looked.stop_for = Some(tick);
+                if self.is_busy() && !catch_up && self.job.overlap == Overlap::CancelOld {
+                    decisions.cancel_for = Some(tick);
                 }
-                let cause = if made_up { RunCause::CatchUp } else { RunCause::Scheduled };
-                let (unknown, remembering) = (decided.unknown, decided.remembering);
-                let not_before = self.jitter.ripe(tick);
-                let start = PendingRun {
+                self.waiting.push_back(PendingRun {
                     tick,
-                    cause,
+                    cause: if catch_up { RunCause::CatchUp } else { RunCause::Scheduled },
                     key,
                     at,
-                    remembering,
-                    not_before,
+                    remembering: decided.remembering,
+                    not_before: self.jitter.ripe(tick),
                     seen: None,
-                    unknown,
-                    times: 0,
-                };
-                self.waiting.push_back(start);
+                    unknown: decided.unknown,
+                    interruptions: 0,
+                });
             }
         }
     }
 
-    /// Of the ticks that wait behind a run, all stay under run-all (up to a limit), else the latest. What has
-    /// been started before, or may have been, stays: it is owed a run of its own.
-    fn overtake(&mut self, not_run: &mut Vec<SkippedTick>) {
+    /// Skips waiting ticks in favour of later ones: all but a limit stay under run-all, else only the latest stays.
+    /// Unfinished runs stay.
+    fn overtake(&mut self, skipped: &mut Vec<SkippedTick>) {
         let most = match (self.job.misfire, self.job.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
             _ => 1,
         };
-        let mut excess = self.waiting.iter().filter(|start| !start.is_owed()).count().saturating_sub(most);
-        self.waiting.retain(|start| {
-            let goes = excess > 0 && !start.is_owed();
+        let ticks = self.waiting.iter().filter(|run| !run.is_unfinished()).count();
+        let mut excess = ticks.saturating_sub(most);
+        self.waiting.retain(|run| {
+            let goes = excess > 0 && !run.is_unfinished();
             if goes {
                 excess -= 1;
-                not_run.push(SkippedTick::Overtaken(start.tick));
+                skipped.push(SkippedTick::Overtaken(run.tick));
             }
             !goes
         });
     }
 
-    /// Whether a run goes on that another of the job may not run beside.
     fn is_busy(&self) -> bool {
-        !self.running.is_empty()
+        !self.active.is_empty()
     }
 
-    /// A run was interrupted though the term goes on: it has another, before all others; after some, not at once.
-    /// Gives when, where it is put off.
-    pub(in crate::scheduler) fn again(&mut self, start: PendingRun, now: WallTime) -> Option<WallTime> {
-        let more = start.times.saturating_sub(INTERRUPTED_MAX);
+    /// Takes a run back that was interrupted within the term. It starts before all others: at once, or later after several
+    /// interruptions. Returns the later time.
+    pub(in crate::scheduler) fn again(&mut self, run: PendingRun, now: WallTime) -> Option<WallTime> {
+        let more = run.interruptions.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {
-            self.push_front(start);
+            self.push_front(run);
             return None;
         }
-        let (first, most) = PUT_OFF;
+        let (first, most) = POSTPONE;
         let at = now + first.saturating_mul(1 << (more - 1).min(16)).min(most);
-        self.put_off.push((at, start));
+        self.postponed.push((at, run));
         Some(at)
     }
 
-    fn push_front(&mut self, start: PendingRun) {
-        match start.request() {
-            None => self.waiting.push_front(start),
-            Some(_) => self.asked.push_front(start),
+    fn push_front(&mut self, run: PendingRun) {
+        match run.request() {
+            None => self.waiting.push_front(run),
+            Some(_) => self.requested.push_front(run),
         }
     }
 
-    /// What was put off until now waits again.
-    fn take_up(&mut self, now: WallTime) {
-        let (due, later) = std::mem::take(&mut self.put_off).into_iter().partition(|(at, _)| *at <= now);
-        self.put_off = later;
-        let due: Vec<(WallTime, PendingRun)> = due;
-        due.into_iter().for_each(|(_, start)| self.push_front(start));
+    /// Lets the runs wait again that were postponed until now.
+    fn resume_postponed(&mut self, now: WallTime) {
+        let (due, later): (Vec<_>, _) =
+            mem::take(&mut self.postponed).into_iter().partition(|(at, _)| *at <= now);
+        self.postponed = later;
+        due.into_iter().for_each(|(_, run)| self.push_front(run));
     }
 
-    /// A run has come to nothing, and its record stands as started: the next leader's to deal with.
-    pub(in crate::scheduler) fn leave(&mut self, at: WallTime) {
-        self.left = Some(self.left.map_or(at, |left| left.min(at)));
+    /// Leaves a run, whose record stays as started since `at`, to the next leader.
+    pub(in crate::scheduler) fn leave_to_next(&mut self, at: WallTime) {
+        self.left_to_next = Some(self.left_to_next.map_or(at, |left| left.min(at)));
     }
 
-    /// When to look at the job again.
+    /// Returns when [`JobPlan::plan_due`] has work.
     pub(in crate::scheduler) fn wake(&self) -> Option<WallTime> {
         let ahead = if self.next_ahead().is_some() { self.ahead } else { Duration::ZERO };
         let next = self.next.map(|next| next - ahead);
-        next.into_iter().chain(self.put_off.iter().map(|(at, _)| *at)).min()
+        next.into_iter().chain(self.postponed.iter().map(|(at, _)| *at)).min()
     }
 
-    /// Runs that somebody asked for.
-    pub(in crate::scheduler) fn ask(&mut self, start: PendingRun) {
-        self.asked.push_back(start);
+    /// Adds a requested run.
+    pub(in crate::scheduler) fn add_requested(&mut self, run: PendingRun) {
+        self.requested.push_back(run);
     }
 
-    /// Forgets what waits of a request, or of all; gives the requests.
-    pub(in crate::scheduler) fn unask(&mut self) -> Vec<PendingRun> {
-        self.put_off.retain(|(_, start)| start.request().is_none());
-        std::mem::take(&mut self.asked).into()
+    /// Drops all requested runs that wait.
+    pub(in crate::scheduler) fn drop_requested(&mut self) {
+        self.postponed.retain(|(_, run)| run.request().is_none());
+        self.requested.clear();
     }
 
-    /// Up to when all ticks have been decided on: `now`, or just before the first that has come and was not looked at.
+    /// Returns the time up to which all ticks have been decided on: `now`, or just before the first due tick that is not
+    /// planned.
     pub(in crate::scheduler) fn decided(&self, now: WallTime) -> WallTime {
-        let first = self.job.schedule.next_after(self.looked).filter(|tick| *tick <= now);
-        // Where the clock has stepped back, what was looked at stays decided on.
-        first.map_or(now.max(self.looked), |tick| tick - Duration::from_micros(1))
+        let first = self.job.schedule.next_after(self.planned).filter(|tick| *tick <= now);
+        // After a backward step of the clock, planned ticks stay decided.
+        first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// From now on no tick is due. What waits is given up, also what was interrupted.
+    /// Pauses the job: from now on no tick is due. Returns the ticks that waited, interrupted ones included, as skipped.
     pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
-        let (asked, put_off) =
-            std::mem::take(&mut self.put_off).into_iter().partition(|(_, start)| start.request().is_some());
-        self.put_off = asked;
-        let put_off: Vec<(WallTime, PendingRun)> = put_off;
-        let waiting = std::mem::take(&mut self.waiting).into_iter();
-        waiting.chain(put_off.into_iter().map(|(_, start)| start)).map(SkippedTick::Paused).collect()
+        let (requested, ticks): (_, Vec<_>) =
+            mem::take(&mut self.postponed).into_iter().partition(|(_, run)| run.request().is_some());
+        self.postponed = requested;
+        let waiting = mem::take(&mut self.waiting).into_iter();
+        waiting.chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
 
-    /// Ends the runs that are open, unless a worker has taken them.
-    pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
-        self.running
-            .iter()
-            .filter_map(|going| going.withdraw.as_ref())
-            .for_each(|run| run.withdraw(end, why));
-    }
-
-    /// Ticks after `now` are due again; gives the span of those that were not, since `paused`. (A leader that has
-    /// taken the pause over has looked at none of them, though it counts from later than that.)
+    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that were not due since `paused`.
+    /// (A leader that took the pause over has planned none of them, though its plan begins later than `paused`.)
     pub(in crate::scheduler) fn resume(
         &mut self,
         paused: WallTime,
@@ -420,207 +350,109 @@ impl JobPlan {
         self.paused = false;
         let schedule = &self.job.schedule;
         if schedule.is_after_end() {
-            match self.link {
-                Some(_) => self.next = self.next_due(self.link),
-                None => self.begin_chain(now, Some(now)),
+            match self.after_end {
+                Some(_) => self.next = self.next_due(self.after_end),
+                None => self.begin_after_end(now, Some(now)),
             }
             return None;
         }
         let after = paused.max(self.since);
         let first = schedule.next_after(after).filter(|tick| *tick <= now);
         let span = first.and_then(|first| Some((first, schedule.last_within(after, now)?)));
-        self.looked = self.looked.max(now);
-        self.next = self.next_due(self.job.schedule.next_after(self.looked));
+        self.planned = self.planned.max(now);
+        self.next = self.next_due(self.job.schedule.next_after(self.planned));
         span
     }
 
-    /// Every tick up to here has been decided on; ticks that count anew count from no earlier than this.
-    pub(in crate::scheduler) fn looked(&self) -> WallTime {
-        self.looked
-    }
-
-    /// The job as it is from now on. Where it is due at other times, or at another place, ticks count from `now`,
-    /// and what waits of the old ones is given up, but for what is owed.
+    /// Replaces the job. With another schedule or placement its ticks count from `now`, and the ticks that wait are
+    /// skipped, but for unfinished runs.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
         let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
-        let mut not_run = Vec::new();
+        let mut skipped = Vec::new();
         if moved {
-            // Not before what has been looked at, though the clock has stepped back: it would be started again.
-            self.looked = self.looked.max(now);
-            self.since = self.looked;
-            let (owed, given_up) =
-                std::mem::take(&mut self.waiting).into_iter().partition(PendingRun::is_owed);
-            self.waiting = owed;
-            let given_up: VecDeque<PendingRun> = given_up;
-            not_run.extend(given_up.into_iter().map(|start| SkippedTick::Changed(start.tick)));
-            (self.link, self.next) = (None, None);
+            // Not before what is planned, even if the clock has stepped back: those ticks would start again.
+            self.planned = self.planned.max(now);
+            self.since = self.planned;
+            let (unfinished, dropped): (_, VecDeque<_>) =
+                mem::take(&mut self.waiting).into_iter().partition(PendingRun::is_unfinished);
+            self.waiting = unfinished;
+            skipped.extend(dropped.into_iter().map(|run| SkippedTick::Changed(run.tick)));
+            (self.after_end, self.next) = (None, None);
         }
         if self.job.schedule.is_after_end() {
-            match self.link {
-                Some(_) => self.next = self.next_due(self.link),
-                None if moved => self.begin_chain(self.looked, None),
+            match self.after_end {
+                Some(_) => self.next = self.next_due(self.after_end),
+                None if moved => self.begin_after_end(self.planned, None),
                 None => {}
             }
-            return not_run;
+            return skipped;
         }
-        self.next = self.next_due(self.job.schedule.next_after(self.looked));
-        not_run
+        self.next = self.next_due(self.job.schedule.next_after(self.planned));
+        skipped
     }
 
-    /// The earliest time of a record that this leader still needs: the ledger must remember it.
+    /// Returns the earliest time of a record that this leader still needs, so that the ledger keeps it.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
-        let put_off = self.put_off.iter().map(|(_, start)| start);
-        let waiting = self.waiting.iter().chain(&self.asked).chain(put_off).map(|start| start.at);
-        waiting.chain(self.running.iter().map(|going| going.at)).chain(self.left).min()
+        let postponed = self.postponed.iter().map(|(_, run)| run);
+        let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
+        waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
     }
 
-    /// The tick that may start now, if any may.
+    /// Returns the run that may start now.
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
         let beside = self.job.overlap == Overlap::Allow;
         let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
-        let alone = !self.running.iter().any(|going| going.request.is_some());
-        let asked = || self.asked.front().filter(|_| alone && (beside || !self.is_busy()));
-        if self.asked_next { asked().or(waiting) } else { waiting.or_else(asked) }
+        let requested =
+            || self.requested.front().filter(|_| self.may_start_requested() && (beside || !self.is_busy()));
+        if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
     }
 
-    /// What [`JobPlan::head`] names; where runs outlast the gap between ticks something always waits.
+    /// Requested runs go one after another under every overlap rule.
+    fn may_start_requested(&self) -> bool {
+        !self.active.iter().any(|run| run.request.is_some())
+    }
+
+    /// Removes the run that [`JobPlan::head`] returns. Turns are needed: where runs take longer than the gap between
+    /// ticks, a tick always waits.
     fn pop(&mut self) -> Option<PendingRun> {
-        let alone = !self.running.iter().any(|going| going.request.is_some());
-        if self.waiting.is_empty() || self.asked_next && alone && !self.asked.is_empty() {
-            self.asked_next = false;
-            return self.asked.pop_front();
+        let requested = self.requested_next && self.may_start_requested() && !self.requested.is_empty();
+        if self.waiting.is_empty() || requested {
+            self.requested_next = false;
+            return self.requested.pop_front();
         }
-        self.asked_next = true;
+        self.requested_next = true;
         self.waiting.pop_front()
     }
 
-    /// The run to start now. A tick that has waited past the misfire window is misfired.
+    /// Removes the run to start now, and the ticks that have waited for longer than the misfire window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
         while self.head().is_some() {
-            let Some(start) = self.pop() else { break };
+            let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // What is being made up was within the window when it was decided on.
-            let chained = self.job.schedule.is_after_end();
-            if !chained && start.cause == RunCause::Scheduled && self.jitter.ripe(start.tick) + window < now {
-                too_late.push(SkippedTick::TooLate(start.tick));
+            // A catch-up run was within the window when it was decided on.
+            let after_end = self.job.schedule.is_after_end();
+            if !after_end && run.cause == RunCause::Scheduled && self.jitter.ripe(run.tick) + window < now {
+                too_late.push(SkippedTick::TooLate(run.tick));
                 continue;
             }
-            return (Some(start), too_late);
+            return (Some(run), too_late);
         }
         (None, too_late)
     }
-}
 
-/// The earliest time at which a record of a tick may exist, of a job whose ticks are due `since` then.
-pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
-    match job.placement {
-        Placement::Leader => tick,
-        Placement::AnyWorker => (tick - AHEAD_MAX).max(since).min(tick),
+    /// Adds a run that has begun.
+    pub(in crate::scheduler) fn begin(&mut self, run: ActiveRun) {
+        self.active.push(run);
     }
-}
 
-/// What a new leader does with the ticks of a job that have a record and no settled end: runs to make or to go on with, and
-/// records to close.
-pub(in crate::scheduler) fn unfinished(
-    job: &Job,
-    sealed: &LedgerSnapshot,
-) -> (Vec<PendingRun>, Vec<ToClose>) {
-    let (mut runs, mut closes) = (Vec::new(), Vec::new());
-    for (tick, record) in sealed.unfinished(&job.name) {
-        let at = WallTime::from_micros(record.at);
-        let mut start = PendingRun {
-            tick,
-            cause: RunCause::CatchUp,
-            key: RunKey::new(&job.name, tick).key(),
-            at,
-            remembering: sealed.remembers(at),
-            not_before: tick,
-            seen: Some(record.clone()),
-            unknown: false,
-            times: 0,
-        };
-        match (RunRecord::parse(&record.value), job.delivery) {
-            (Ok(RunRecord::Open(open)), _) => {
-                (start.cause, start.not_before) = (open.cause, open.not_before);
-                runs.push(start);
-            }
-            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
-                let end = inherited(end, start.remembering);
-                closes.push(ToClose { start, end, why: Some(outcome) });
-            }
-            (_, Delivery::AtLeastOnce) => runs.push(start),
-            (_, Delivery::AtMostOnce) => closes.push(ToClose { start, end: RunOutcome::Lost, why: None }),
-        }
+    /// Removes the active run under `key`.
+    pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<ActiveRun> {
+        let at = self.active.iter().position(|run| *run.key == *key)?;
+        Some(self.active.remove(at))
     }
-    (runs, closes)
-}
-
-/// After which time ticks are due for a leader that begins `now`: what is within the misfire window, and what came
-/// before it since the last leader looked, so that it is told that nobody ran it.
-pub(in crate::scheduler) fn from(
-    job: &Job,
-    sealed: &LedgerSnapshot,
-    since: WallTime,
-    looked: Option<WallTime>,
-    now: WallTime,
-) -> WallTime {
-    // A tick within the allowance is on time under every rule.
-    let window = now - job.misfire.within().max(LATE_AFTER) - job.jitter;
-    let before = looked.filter(|looked| *looked < window);
-    let ran = before.and_then(|_| sealed.last_before(&job.name, window));
-    since.max(before.unwrap_or(window)).max(ran.unwrap_or_default())
-}
-
-/// How long after its time a tick of a job may still be made up, in whole milliseconds, as its row has it.
-pub(in crate::scheduler) fn window(job: &Job) -> Duration {
-    // A record of a run that is opened ahead is older than its tick.
-    let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
-    let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
-    Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
-}
-
-/// For how long records are of use where the longest window is this.
-pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
-    longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
-}
-
-/// For how long records of a job are of use at most.
-pub(in crate::scheduler) fn needed(job: &Job, max_clock_offset: Duration) -> Duration {
-    kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
-}
-
-/// How much longer records are kept for those among them that have not ended, and for what other workers want.
-pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
-    let runs = jobs.clone().filter_map(|job| {
-        let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());
-        let pauses = pauses.saturating_mul(most - 1);
-        job.timeout.map(|timeout| timeout.saturating_mul(most).saturating_add(pauses))
-    });
-    let held = runs.max().unwrap_or_default().max(HELD_MAX);
-    let ticks: u128 = jobs.map(|job| held.as_nanos() / job.gap.as_nanos().max(1)).sum();
-    let parts = ticks / HELD_RECORDS + 1;
-    held / u32::try_from(parts).unwrap_or(u32::MAX)
-}
-
-/// Before which time the ledger may forget: what is `kept` it remembers, and as far back as is `wanted`, but no longer
-/// than `held` behind what is kept.
-pub(in crate::scheduler) fn low_water(
-    now: WallTime,
-    kept: Duration,
-    wanted: Option<WallTime>,
-    held: Duration,
-) -> WallTime {
-    let mark = now - kept;
-    wanted.map_or(mark, |wanted| mark.min(wanted)).max(mark - held)
-}
-
-/// How many ticks of a job the ledger has to keep, at the job's busiest.
-pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
-    let kept = window(job) + KEPT_BESIDES + crate::scheduler::leader::PRUNE_EVERY;
-    kept.as_nanos() / job.gap.as_nanos().max(1) + 1
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
+use super::*;
 use crate::{
-    node::FencingToken,
-    scheduler::{MisfireReason, RunAll, RunOnce, every},
-};
-use {
-    super::*,
-    crate::scheduler::store::snapshot::tests::{SECOND, at, sealed},
+    node::{FencingToken, Record},
+    scheduler::{
+        Delivery, MisfireReason, MisfiredTicks, RequestId, RunAll, RunOnce, SkipReason, every,
+        plan::takeover::{due_after, unfinished},
+        store::snapshot::tests::{SECOND, at, sealed},
+    },
 };
 
 fn job(delivery: Delivery) -> Job {
@@ -21,16 +22,15 @@ fn plan(job: Job, from: WallTime) -> JobPlan {
     JobPlan::new(Arc::new(job), from, Vec::new(), false)
 }
 
-/// The tick that starts, and runs from now on.
+/// Starts the next run, which is active from now on; returns its tick.
 fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
-    let (start, _) = plan.start(now);
-    let start = start?;
-    let (key, tick, at, request) = (start.key.clone(), start.tick, start.at, start.request());
-    plan.running.push(ActiveRun { key, tick, at, request, cancel: Cancel::default(), withdraw: None });
-    Some(start.tick)
+    let run = plan.start(now).0?;
+    let active = ActiveRun::new(&run, plan.job());
+    plan.begin(active);
+    Some(run.tick)
 }
 
-/// All that may start now if each ends at once, and whether it is made up.
+/// Returns all ticks that start if each run ends at once, and whether each is a catch-up run.
 fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
     let mut ticks = Vec::new();
     while let (Some(start), _) = plan.start(now) {
@@ -39,7 +39,7 @@ fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
     ticks
 }
 
-fn asked(tick: u64) -> PendingRun {
+fn requested(tick: u64) -> PendingRun {
     let cause = RunCause::Triggered { id: RequestId::from_u128(u128::from(tick)) };
     let key = format!("run/{tick}").into();
     let (tick, remembering) = (at(tick), true);
@@ -52,36 +52,36 @@ fn asked(tick: u64) -> PendingRun {
         not_before: tick,
         seen: None,
         unknown: false,
-        times: 0,
+        interruptions: 0,
     }
 }
 
 #[test]
-fn what_the_old_leader_did_is_not_done_again_and_what_it_missed_is_made_up() {
+fn runs_of_the_old_leader_are_not_repeated_and_missed_ticks_are_caught_up_on() {
     let sealed = sealed(&[12], &[10, 11]);
     let once = job(Delivery::AtMostOnce);
-    let (owed, lost) = unfinished(&once, &sealed);
-    assert!(owed.is_empty());
-    assert_eq!(lost.iter().map(|close| close.start.tick).collect::<Vec<_>>(), [at(12)], "it will never end");
+    let (runs, lost) = unfinished(&once, &sealed);
+    assert!(runs.is_empty());
+    assert_eq!(lost.iter().map(|close| close.run.tick).collect::<Vec<_>>(), [at(12)], "no leader ends it");
     let mut plan = plan(once, at(9));
-    let looked = plan.look(&sealed, at(15));
+    let decisions = plan.plan_due(&sealed, at(15));
     assert_eq!(ticks(&mut plan, at(15)), [(at(13), true), (at(14), false), (at(15), false)]);
     let done = [at(10), at(11)].map(|tick| SkippedTick::Decided(tick, SkipReason::Final));
-    assert_eq!(looked.not_run, done);
-    assert_eq!(plan.look(&sealed, at(15)), Looked::default(), "once");
+    assert_eq!(decisions.skipped, done);
+    assert_eq!(plan.plan_due(&sealed, at(15)), DueDecisions::default(), "once");
     assert!(ticks(&mut plan, at(15)).is_empty());
 }
 
 #[test]
-fn at_least_once_runs_again_what_was_started_over_the_record_that_stands() {
+fn at_least_once_runs_a_started_run_again_over_its_record() {
     let sealed = sealed(&[3, 12], &[10, 11]);
     let least = job(Delivery::AtLeastOnce);
-    let (owed, lost) = unfinished(&least, &sealed);
+    let (runs, lost) = unfinished(&least, &sealed);
     assert!(lost.is_empty());
-    let mut plan = JobPlan::new(Arc::new(least), at(11), owed, false);
-    plan.look(&sealed, at(12));
+    let mut plan = JobPlan::new(Arc::new(least), at(11), runs, false);
+    plan.plan_due(&sealed, at(12));
     let (start, _) = plan.start(at(12));
-    assert_eq!(start.map(|start| start.tick), Some(at(3)), "however long ago: it was begun");
+    assert_eq!(start.map(|start| start.tick), Some(at(3)), "it was started, however long ago");
     let (start, _) = plan.start(at(12));
     let start = start.expect("it runs again");
     assert_eq!((start.tick, start.cause), (at(12), RunCause::CatchUp));
@@ -93,27 +93,27 @@ fn at_least_once_runs_again_what_was_started_over_the_record_that_stands() {
 fn ticks_before_the_nodes_memory_are_unknown() {
     let sealed = sealed(&[], &[]);
     let mut most = plan(job(Delivery::AtMostOnce), at(0) - SECOND);
-    most.look(&sealed, at(2));
+    most.plan_due(&sealed, at(2));
     assert_eq!(ticks(&mut most, at(2)), [(at(1), false), (at(2), false)], "0 s is not remembered");
     let mut least = plan(job(Delivery::AtLeastOnce), at(0) - SECOND);
-    least.look(&sealed, at(2));
+    least.plan_due(&sealed, at(2));
     let (start, _) = least.start(at(2));
     assert!(start.is_some_and(|start| start.unknown && start.tick == at(0)));
 }
 
 #[test]
-fn a_job_that_runs_keeps_its_own_next_tick_waiting() {
+fn the_next_tick_of_a_job_waits_for_its_active_run() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
-    plan.look(&sealed, at(11));
+    plan.plan_due(&sealed, at(11));
     assert_eq!(start(&mut plan, at(11)), Some(at(11)));
-    plan.look(&sealed, at(12));
+    plan.plan_due(&sealed, at(12));
     assert!(plan.head().is_none() && start(&mut plan, at(12)).is_none(), "never beside itself");
-    plan.running.clear();
+    plan.active.clear();
     assert_eq!(plan.head().map(|start| start.tick), Some(at(12)));
     assert_eq!(start(&mut plan, at(13)), Some(at(12)));
-    plan.running.clear();
-    plan.look(&sealed, at(14));
+    plan.active.clear();
+    plan.plan_due(&sealed, at(14));
     let late = plan.start(at(40));
     assert_eq!(
         late,
@@ -123,110 +123,113 @@ fn a_job_that_runs_keeps_its_own_next_tick_waiting() {
 }
 
 #[test]
-fn behind_a_slow_run_only_the_latest_tick_waits_unless_all_are_to_run() {
+fn behind_a_slow_run_only_the_latest_tick_waits_unless_the_rule_is_run_all() {
     let sealed = sealed(&[], &[]);
     let mut once = plan(latest(), at(10));
-    once.look(&sealed, at(11));
+    once.plan_due(&sealed, at(11));
     assert_eq!(start(&mut once, at(11)), Some(at(11)));
-    assert_eq!(once.look(&sealed, at(12)), Looked::default());
-    assert_eq!(once.look(&sealed, at(13)).not_run, [SkippedTick::Overtaken(at(12))]);
-    assert_eq!(once.look(&sealed, at(14)).not_run, [SkippedTick::Overtaken(at(13))]);
-    once.running.clear();
+    assert_eq!(once.plan_due(&sealed, at(12)), DueDecisions::default());
+    assert_eq!(once.plan_due(&sealed, at(13)).skipped, [SkippedTick::Overtaken(at(12))]);
+    assert_eq!(once.plan_due(&sealed, at(14)).skipped, [SkippedTick::Overtaken(at(13))]);
+    once.active.clear();
     assert_eq!(ticks(&mut once, at(14)), [(at(14), false)]);
     let mut all = plan(job(Delivery::AtMostOnce), at(10));
-    all.look(&sealed, at(11));
+    all.plan_due(&sealed, at(11));
     start(&mut all, at(11));
     for second in 12..15 {
-        assert_eq!(all.look(&sealed, at(second)), Looked::default());
+        assert_eq!(all.plan_due(&sealed, at(second)), DueDecisions::default());
     }
-    all.running.clear();
+    all.active.clear();
     assert_eq!(ticks(&mut all, at(14)).len(), 3);
 }
 
 #[test]
-fn what_waits_for_a_turn_is_overtaken_as_well() {
+fn a_tick_that_waits_for_room_is_overtaken_too() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(latest(), at(10));
-    plan.look(&sealed, at(11));
+    plan.plan_due(&sealed, at(11));
     assert_eq!(
-        plan.look(&sealed, at(12)).not_run,
+        plan.plan_due(&sealed, at(12)).skipped,
         [SkippedTick::Overtaken(at(11))],
-        "too many runs of others go on"
+        "too many runs of other jobs are active"
     );
     assert_eq!(ticks(&mut plan, at(12)), [(at(12), false)]);
 }
 
 #[test]
-fn skip_skips_what_comes_due_while_a_run_goes_on_and_nothing_else() {
+fn the_rule_skip_skips_only_ticks_that_come_due_during_a_run() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce).overlap(Overlap::Skip), at(10));
-    let looked = plan.look(&sealed, at(13));
-    assert_eq!(looked, Looked::default(), "what was missed waits its turn");
+    let decisions = plan.plan_due(&sealed, at(13));
+    assert_eq!(decisions, DueDecisions::default(), "missed ticks wait for their turn");
     assert_eq!(start(&mut plan, at(13)), Some(at(11)));
-    assert_eq!(plan.look(&sealed, at(14)).not_run, [SkippedTick::Overlapped(at(14))]);
-    plan.running.clear();
+    assert_eq!(plan.plan_due(&sealed, at(14)).skipped, [SkippedTick::Overlapped(at(14))]);
+    plan.active.clear();
     assert_eq!(ticks(&mut plan, at(14)), [(at(12), false), (at(13), false)]);
-    plan.look(&sealed, at(15));
+    plan.plan_due(&sealed, at(15));
     assert_eq!(ticks(&mut plan, at(15)), [(at(15), false)]);
 }
 
 #[test]
-fn cancel_old_stops_what_runs_for_the_latest_tick() {
+fn the_rule_cancel_old_cancels_the_active_run_for_the_latest_tick() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce).overlap(Overlap::CancelOld), at(10));
-    assert_eq!(plan.look(&sealed, at(11)), Looked::default());
+    assert_eq!(plan.plan_due(&sealed, at(11)), DueDecisions::default());
     assert_eq!(start(&mut plan, at(11)), Some(at(11)));
-    assert_eq!(plan.look(&sealed, at(12)).stop_for, Some(at(12)));
-    assert_eq!(plan.head(), None, "once the old one has ended");
-    let looked = plan.look(&sealed, at(13));
-    assert_eq!((looked.stop_for, looked.not_run), (Some(at(13)), vec![SkippedTick::Overtaken(at(12))]));
-    plan.running.clear();
+    assert_eq!(plan.plan_due(&sealed, at(12)).cancel_for, Some(at(12)));
+    assert_eq!(plan.head(), None, "it starts once the old one has ended");
+    let decisions = plan.plan_due(&sealed, at(13));
+    assert_eq!(
+        (decisions.cancel_for, decisions.skipped),
+        (Some(at(13)), vec![SkippedTick::Overtaken(at(12))])
+    );
+    plan.active.clear();
     assert_eq!(ticks(&mut plan, at(13)), [(at(13), false)]);
 }
 
 #[test]
-fn allow_lets_ticks_run_side_by_side() {
+fn the_rule_allow_lets_runs_overlap() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce).overlap(Overlap::Allow), at(10));
     for second in 11..14 {
-        assert_eq!(plan.look(&sealed, at(second)), Looked::default());
+        assert_eq!(plan.plan_due(&sealed, at(second)), DueDecisions::default());
         assert_eq!(start(&mut plan, at(second)), Some(at(second)));
     }
-    assert_eq!(plan.running.len(), 3);
-    plan.ask(asked(20));
-    plan.ask(asked(21));
+    assert_eq!(plan.active.len(), 3);
+    plan.add_requested(requested(20));
+    plan.add_requested(requested(21));
     assert_eq!(start(&mut plan, at(14)), Some(at(20)));
-    assert_eq!(start(&mut plan, at(14)), None, "what was asked for runs one after another under every rule");
+    assert_eq!(start(&mut plan, at(14)), None, "requested runs go one after another under every rule");
 }
 
 #[test]
-fn what_was_asked_for_waits_behind_the_schedule_and_is_never_skipped() {
+fn a_requested_run_waits_behind_a_scheduled_one_and_is_never_skipped() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce).overlap(Overlap::Skip), at(10));
-    plan.look(&sealed, at(11));
-    plan.ask(asked(11));
+    plan.plan_due(&sealed, at(11));
+    plan.add_requested(requested(11));
     assert_eq!(start(&mut plan, at(11)), Some(at(11)));
     assert_eq!(start(&mut plan, at(11)), None);
-    plan.running.clear();
+    plan.active.clear();
     let (trigger, _) = plan.start(at(500));
     assert!(trigger.is_some_and(|start| start.request().is_some()), "however late");
 }
 
 #[test]
-fn jitter_puts_the_run_off_and_what_is_late_is_counted_from_there() {
+fn jitter_delays_the_run_and_lateness_counts_from_the_delayed_time() {
     let sealed = sealed(&[], &[]);
     let jittered = job(Delivery::AtMostOnce).misfire(Misfire::Skip).jitter(SECOND);
     let delay = jittered.jitters().of(at(11));
-    assert!(delay > SECOND / 10, "else this shows nothing: {delay:?}");
+    assert!(delay > SECOND / 10, "a delay of {delay:?} would show nothing");
     let mut early = plan(jittered.clone(), at(10));
     assert_eq!(early.next, Some(at(11) + delay));
-    early.look(&sealed, at(11) + delay - Duration::from_micros(1));
+    early.plan_due(&sealed, at(11) + delay - Duration::from_micros(1));
     assert_eq!(early.head(), None);
-    early.look(&sealed, at(11) + delay);
-    assert_eq!(early.head().map(|start| start.tick), Some(at(11)), "its time is its own");
+    early.plan_due(&sealed, at(11) + delay);
+    assert_eq!(early.head().map(|start| start.tick), Some(at(11)), "the tick keeps its time");
     let late = |after| {
         let mut plan = plan(jittered.clone(), at(10));
-        plan.look(&sealed, at(11) + delay + after).not_run
+        plan.plan_due(&sealed, at(11) + delay + after).skipped
     };
     assert_eq!(late(LATE_AFTER), []);
     let missed = MisfiredTicks { first: at(11), last: at(11), why: MisfireReason::Rule };
@@ -234,44 +237,44 @@ fn jitter_puts_the_run_off_and_what_is_late_is_counted_from_there() {
 }
 
 #[test]
-fn what_was_asked_for_has_its_turn_though_something_always_waits() {
+fn a_requested_run_has_its_turn_even_if_a_tick_always_waits() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce).overlap(Overlap::Queue), at(10));
-    plan.look(&sealed, at(13));
-    plan.ask(asked(5));
-    plan.ask(asked(6));
+    plan.plan_due(&sealed, at(13));
+    plan.add_requested(requested(5));
+    plan.add_requested(requested(6));
     let mut begun = Vec::new();
     // Each run lasts longer than the gap to the next tick.
     for second in [13, 15, 17, 19, 21] {
-        plan.look(&sealed, at(second));
+        plan.plan_due(&sealed, at(second));
         let head = plan.head().map(|start| start.tick);
         begun.extend(start(&mut plan, at(second)));
-        assert_eq!(begun.last(), head.as_ref(), "what the line says is what starts");
-        plan.running.clear();
+        assert_eq!(begun.last(), head.as_ref(), "the head is what starts");
+        plan.active.clear();
     }
     assert_eq!(begun, [at(11), at(5), at(12), at(6), at(13)]);
 }
 
 #[test]
-fn a_pause_gives_up_what_waits_and_a_resumption_tells_of_the_span() {
+fn a_pause_skips_waiting_ticks_and_a_resumption_returns_the_span() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
-    plan.look(&sealed, at(12));
+    plan.plan_due(&sealed, at(12));
     start(&mut plan, at(12));
     let given_up = plan.pause();
     assert!(matches!(&given_up[..], [SkippedTick::Paused(start)] if start.tick == at(12)), "{given_up:?}");
-    assert_eq!((plan.next, plan.look(&sealed, at(20))), (None, Looked::default()));
-    plan.running.clear();
-    plan.ask(asked(20));
-    assert_eq!(ticks(&mut plan, at(20)), [(at(20), false)], "a trigger runs all the same");
+    assert_eq!((plan.next, plan.plan_due(&sealed, at(20))), (None, DueDecisions::default()));
+    plan.active.clear();
+    plan.add_requested(requested(20));
+    assert_eq!(ticks(&mut plan, at(20)), [(at(20), false)], "a requested run starts in a pause too");
     assert_eq!(plan.resume(at(12), at(30)), Some((at(13), at(30))));
     assert_eq!(plan.next, Some(at(31)));
-    plan.look(&sealed, at(31));
-    assert_eq!(ticks(&mut plan, at(31)), [(at(31), false)], "nothing is made up");
+    plan.plan_due(&sealed, at(31));
+    assert_eq!(ticks(&mut plan, at(31)), [(at(31), false)], "no tick of the pause is caught up on");
 }
 
 #[test]
-fn a_tick_that_comes_due_in_the_moment_of_the_pause_is_not_left_in_the_dark() {
+fn a_tick_that_comes_due_at_the_moment_of_the_pause_belongs_to_the_pause() {
     let mut plan = plan(job(Delivery::AtLeastOnce), at(10));
     assert_eq!(plan.decided(at(10)), at(10), "nothing has come due");
     let paused = plan.decided(at(11));
@@ -284,24 +287,24 @@ fn a_tick_that_comes_due_in_the_moment_of_the_pause_is_not_left_in_the_dark() {
 fn another_schedule_counts_from_now_on() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
-    plan.look(&sealed, at(12));
+    plan.plan_due(&sealed, at(12));
     let slower = Job::new("j", every(7 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let given_up = [at(11), at(12)].map(SkippedTick::Changed);
-    assert_eq!(plan.replace(Arc::new(slower), at(12)), given_up, "and is told");
+    assert_eq!(plan.replace(Arc::new(slower), at(12)), given_up, "the waiting ticks are reported");
     assert!(ticks(&mut plan, at(12)).is_empty());
     assert!(plan.next.is_some_and(|next| next > at(12) && next <= at(19)));
 }
 
 #[test]
-fn a_change_counts_from_what_was_looked_at_though_the_clock_has_stepped_back() {
+fn a_change_counts_from_the_planned_ticks_after_a_backward_clock_step() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
-    plan.look(&sealed, at(12));
+    plan.plan_due(&sealed, at(12));
     assert_eq!(ticks(&mut plan, at(12)).len(), 2);
     let same_times = job(Delivery::AtMostOnce).placement(crate::scheduler::Placement::AnyWorker);
     plan.replace(Arc::new(same_times), at(9));
     plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(9));
-    assert_eq!(plan.next, Some(at(13)), "neither 11 nor 12 is started a second time");
+    assert_eq!(plan.next, Some(at(13)), "neither 11 nor 12 starts a second time");
 }
 
 fn for_any_worker(overlap: Overlap) -> JobPlan {
@@ -311,49 +314,49 @@ fn for_any_worker(overlap: Overlap) -> JobPlan {
 }
 
 #[test]
-fn runs_for_any_worker_are_opened_ahead_where_they_may_run_side_by_side() {
+fn runs_for_any_worker_are_opened_ahead_if_they_may_overlap() {
     let sealed = sealed(&[], &[]);
     let mut plan = for_any_worker(Overlap::Allow);
     assert_eq!(plan.wake(), Some(at(8)), "before it is due");
-    assert_eq!(plan.look(&sealed, at(10)), Looked::default());
+    assert_eq!(plan.plan_due(&sealed, at(10)), DueDecisions::default());
     let (first, _) = plan.start(at(10));
     let first = first.unwrap();
     assert_eq!((first.tick, first.not_before, first.at), (at(11), at(11), at(10)));
     assert!(first.remembering && first.is_for_workers(&plan.job));
     assert_eq!(ticks(&mut plan, at(10)), [(at(12), false), (at(13), false)]);
-    assert_eq!((plan.wake(), plan.looked()), (Some(at(11)), at(13)));
-    assert_eq!(plan.look(&sealed, at(10)), Looked::default(), "once");
+    assert_eq!((plan.wake(), plan.planned()), (Some(at(11)), at(13)));
+    assert_eq!(plan.plan_due(&sealed, at(10)), DueDecisions::default(), "once");
 }
 
 #[test]
-fn of_runs_that_may_not_overlap_only_the_next_is_opened_ahead_and_none_behind_another() {
+fn only_the_next_run_is_opened_ahead_if_runs_may_not_overlap_and_none_is_active() {
     let sealed = sealed(&[], &[]);
     let mut plan = for_any_worker(Overlap::Queue);
-    plan.look(&sealed, at(10));
+    plan.plan_due(&sealed, at(10));
     assert_eq!(start(&mut plan, at(10)), Some(at(11)));
-    assert_eq!(plan.wake(), Some(at(12)), "the next is looked at when it is due");
-    plan.look(&sealed, at(12));
+    assert_eq!(plan.wake(), Some(at(12)), "the next is planned when it is due");
+    plan.plan_due(&sealed, at(12));
     assert_eq!(start(&mut plan, at(12)), None, "the first is not closed");
-    plan.running.clear();
+    plan.active.clear();
     assert_eq!(start(&mut plan, at(12)), Some(at(12)));
-    plan.running.clear();
-    plan.look(&sealed, at(12));
+    plan.active.clear();
+    plan.plan_due(&sealed, at(12));
     assert_eq!(start(&mut plan, at(12)), Some(at(13)), "and the next ahead again");
 }
 
 #[test]
-fn another_placement_counts_anew_after_what_was_opened_ahead() {
+fn ticks_of_another_placement_count_after_the_runs_that_were_opened_ahead() {
     let sealed = sealed(&[], &[]);
     let mut plan = for_any_worker(Overlap::Allow);
-    plan.look(&sealed, at(10));
+    plan.plan_due(&sealed, at(10));
     let given_up = plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(11));
     assert_eq!(given_up, [11, 12, 13].map(|tick| SkippedTick::Changed(at(tick))));
-    plan.look(&sealed, at(14));
+    plan.plan_due(&sealed, at(14));
     assert_eq!((plan.since, ticks(&mut plan, at(14))), (at(13), vec![(at(14), false)]));
 }
 
 #[test]
-fn a_leader_that_takes_a_pause_over_tells_of_the_whole_span() {
+fn a_leader_that_takes_over_a_pause_returns_its_whole_span() {
     let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(490), Vec::new(), true);
     plan.since = at(3);
     assert_eq!(plan.resume(at(20), at(500)), Some((at(21), at(500))), "not only of the misfire window");
@@ -363,21 +366,25 @@ fn a_leader_that_takes_a_pause_over_tells_of_the_whole_span() {
 }
 
 #[test]
-fn the_ledger_remembers_what_runs_and_what_waits() {
+fn the_ledger_keeps_the_records_of_active_and_waiting_runs() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
-    plan.look(&sealed, at(11));
+    plan.plan_due(&sealed, at(11));
     start(&mut plan, at(11));
-    assert_eq!(plan.oldest(), Some(at(11)), "a run of an hour is not forgotten");
-    plan.ask(asked(5));
+    assert_eq!(plan.oldest(), Some(at(11)), "the record of a run of an hour is kept");
+    plan.add_requested(requested(5));
     assert_eq!(plan.oldest(), Some(at(5)));
-    assert_eq!(kept(window(&plan.job), SECOND), 22 * SECOND);
 }
 
 #[test]
-fn what_is_interrupted_again_and_again_is_put_off_and_never_dropped() {
+fn a_run_that_is_often_interrupted_is_postponed_and_never_dropped() {
     let mut plan = plan(job(Delivery::AtLeastOnce), at(10));
-    let start = |times| PendingRun { times, seen: Some(record()), cause: RunCause::CatchUp, ..asked(11) };
+    let start = |times| PendingRun {
+        interruptions: times,
+        seen: Some(record()),
+        cause: RunCause::CatchUp,
+        ..requested(11)
+    };
     fn record() -> Record {
         crate::scheduler::store::snapshot::tests::tick_record(11, 1, false).1
     }
@@ -385,61 +392,42 @@ fn what_is_interrupted_again_and_again_is_put_off_and_never_dropped() {
     assert_eq!(ticks(&mut plan, at(20)), [(at(11), true)], "at once");
     assert_eq!(plan.again(start(4), at(20)), Some(at(22)));
     assert_eq!(plan.again(start(5), at(20)), Some(at(24)));
-    assert_eq!(plan.again(start(u32::MAX), at(20)), Some(at(620)), "and no longer than that");
-    assert_eq!((plan.head(), plan.oldest()), (None, Some(at(11))), "the ledger remembers it");
+    assert_eq!(plan.again(start(u32::MAX), at(20)), Some(at(620)), "the pause has an upper bound");
+    assert_eq!((plan.head(), plan.oldest()), (None, Some(at(11))), "its record is kept");
     plan.next = None;
     assert_eq!(plan.wake(), Some(at(22)));
-    plan.look(&sealed(&[], &[]), at(23));
+    plan.plan_due(&sealed(&[], &[]), at(23));
     assert_eq!(plan.start(at(23)).0.map(|start| start.tick), Some(at(11)));
     plan.waiting.clear();
-    assert_eq!(plan.pause().len(), 2, "a pause gives it up");
-    // A run that came to nothing is the next leader's: this one has the ledger remember it.
-    plan.leave(at(9));
-    plan.leave(at(12));
+    assert_eq!(plan.pause().len(), 2, "a pause skips it");
+    // The record of a run that is left to the next leader is kept.
+    plan.leave_to_next(at(9));
+    plan.leave_to_next(at(12));
     assert_eq!(plan.oldest(), Some(at(9)));
 }
 
 #[test]
-fn an_open_record_holds_the_mark_back_for_a_day_and_no_more_records_than_can_be_read() {
-    let (now, kept, day) = (at(10_000_000), 100 * SECOND, Duration::from_secs(86_400));
-    let once = job(Delivery::AtMostOnce);
-    let held = |job: &Job| held([job].into_iter());
-    assert_eq!(held(&once), day);
-    assert_eq!(held(&once.clone().timeout(day * 2)), day * 2, "what may run so long");
-    let often = Job::new("j", every(SECOND / 100).unwrap(), |_| async { Ok::<(), String>(()) });
-    assert_eq!(held(&often), day / 9, "864,000 and 0.64 million of two ticks a second were a million");
-    let mark = |wanted: Option<WallTime>| low_water(now, kept, wanted, day);
-    assert_eq!(mark(None), now - kept);
-    assert_eq!(mark(Some(now)), now - kept);
-    assert_eq!(mark(Some(now - day)), now - day);
-    assert_eq!(mark(Some(at(0))), now - kept - day, "however long it hangs");
-}
-
-#[test]
-fn a_leader_looks_back_as_far_as_its_window_or_to_where_the_last_one_looked() {
+fn the_ticks_between_the_mark_of_the_last_leader_and_the_window_are_reported_as_missed() {
     let sealed = sealed(&[], &[100]);
     let once = job(Delivery::AtMostOnce);
-    let from = |looked: Option<u64>| from(&once, &sealed, at(20), looked.map(at), at(500));
-    assert_eq!(from(None), at(490));
-    assert_eq!(from(Some(495)), at(490), "what was decided on may not have run");
-    assert_eq!(from(Some(300)), at(300), "nobody ran it since, which is told");
-    assert_eq!(from(Some(95)), at(100), "that one has run");
-    assert_eq!(super::from(&once, &sealed, at(495), Some(at(300)), at(500)), at(495), "not before it was");
-    let mut plan = plan(once.clone(), from(Some(300)));
-    let looked = plan.look(&sealed, at(500));
+    let from = due_after(&once, &sealed, at(20), Some(at(300)), at(500));
+    let decisions = plan(once, from).plan_due(&sealed, at(500));
     let why = MisfireReason::Window { within: 10 * SECOND };
-    assert_eq!(looked.not_run[0], SkippedTick::Missed(MisfiredTicks { first: at(301), last: at(489), why }));
+    assert_eq!(
+        decisions.skipped[0],
+        SkippedTick::Missed(MisfiredTicks { first: at(301), last: at(489), why })
+    );
 }
 
 #[test]
-fn a_leader_that_follows_tells_no_tick_as_missed_that_has_run() {
+fn the_next_leader_reports_no_tick_as_missed_that_has_run() {
     let why = MisfireReason::Replaced { by: at(20) };
     let takes_over = |done: &[u64]| {
         let sealed = sealed(&[], done);
         let mut plan = plan(latest(), at(10));
-        let not_run = plan.look(&sealed, at(20) + 2 * LATE_AFTER).not_run;
+        let skipped = plan.plan_due(&sealed, at(20) + 2 * LATE_AFTER).skipped;
         let decided = |not: &SkippedTick| matches!(not, SkippedTick::Decided(_, SkipReason::Final));
-        not_run.into_iter().filter(|not| !decided(not)).collect::<Vec<_>>()
+        skipped.into_iter().filter(|not| !decided(not)).collect::<Vec<_>>()
     };
     let span = |first, last| SkippedTick::Missed(MisfiredTicks { first: at(first), last: at(last), why });
     assert_eq!(takes_over(&(11..=20).collect::<Vec<_>>()), [], "all are done");
@@ -448,63 +436,51 @@ fn a_leader_that_follows_tells_no_tick_as_missed_that_has_run() {
 }
 
 #[test]
-fn the_ticks_that_the_ledger_keeps_are_counted() {
-    assert_eq!(ticks_kept(&job(Delivery::AtMostOnce)), 36);
-    let hour = RunAll::within(Duration::from_secs(3600));
-    let cron = |line| {
-        let schedule = crate::scheduler::Cron::parse(line).unwrap();
-        ticks_kept(&Job::new("c", schedule, |_| async { Ok::<(), String>(()) }).misfire(hour))
-    };
-    assert_eq!(cron("0 3 * * *"), 1);
-    assert_eq!(cron("*/5 * * * *"), 13);
-    assert_eq!(cron("* * 9 * * MON"), 3626, "at its busiest, whenever that is asked");
-}
-
-#[test]
-fn a_clock_that_steps_back_starts_nothing_twice() {
+fn after_a_backward_clock_step_no_tick_starts_twice() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
-    plan.look(&sealed, at(12));
+    plan.plan_due(&sealed, at(12));
     assert_eq!(ticks(&mut plan, at(12)).len(), 2);
-    plan.look(&sealed, at(5));
-    plan.look(&sealed, at(12));
+    plan.plan_due(&sealed, at(5));
+    plan.plan_due(&sealed, at(12));
     assert!(ticks(&mut plan, at(12)).is_empty());
 }
 
-fn chain() -> (JobPlan, LedgerSnapshot) {
+fn counts_from_ends() -> (JobPlan, LedgerSnapshot) {
     let schedule = crate::scheduler::delay(7 * SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let mut plan = plan(job.misfire(Misfire::Skip), at(0));
-    plan.begin_chain(at(10), None);
+    plan.begin_after_end(at(10), None);
     (plan, sealed(&[], &[]))
 }
 
 #[test]
-fn ticks_that_hang_on_ends_come_one_at_a_time_and_are_never_too_late() {
-    let (mut plan, sealed) = chain();
+fn ticks_that_count_from_ends_come_one_at_a_time_and_are_never_too_late() {
+    let (mut plan, sealed) = counts_from_ends();
     assert_eq!(plan.next, Some(at(10)), "the first is when the job was first seen");
-    assert_eq!(plan.look(&sealed, at(500)), Looked::default());
+    assert_eq!(plan.plan_due(&sealed, at(500)), DueDecisions::default());
     assert_eq!(start(&mut plan, at(900)), Some(at(10)));
-    plan.look(&sealed, at(2_000));
-    assert_eq!((plan.next, plan.head()), (None, None), "no end, no next one");
-    plan.running.clear();
-    plan.begin_chain(at(2_000), Some(at(2_000)));
+    plan.plan_due(&sealed, at(2_000));
+    assert_eq!((plan.next, plan.head()), (None, None), "without an end no tick follows");
+    plan.active.clear();
+    plan.begin_after_end(at(2_000), Some(at(2_000)));
     assert_eq!(plan.next, Some(at(2_007)));
-    let mut taken_over = super::JobPlan::new(plan.job.clone(), at(0), Vec::new(), false);
-    taken_over.begin_chain(at(10), Some(at(2_000)));
-    assert_eq!(taken_over.next, Some(at(2_007)), "every leader comes to the same");
+    let mut taken_over = JobPlan::new(plan.job.clone(), at(0), Vec::new(), false);
+    taken_over.begin_after_end(at(10), Some(at(2_000)));
+    assert_eq!(taken_over.next, Some(at(2_007)), "every leader finds the same tick");
 }
 
 #[test]
-fn a_chain_goes_on_after_a_pause_and_after_what_is_owed() {
-    let (mut plan, sealed) = chain();
-    plan.look(&sealed, at(10));
+fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinished_run() {
+    let (mut plan, sealed) = counts_from_ends();
+    plan.plan_due(&sealed, at(10));
     plan.pause();
     assert_eq!(plan.resume(at(10), at(100)), None);
     assert_eq!(plan.next, Some(at(107)));
-    let owed = super::unfinished(&plan.job, &crate::scheduler::store::snapshot::tests::sealed(&[10], &[]));
-    let mut interrupted = JobPlan::new(plan.job.clone(), at(0), owed.0, false);
-    interrupted.begin_chain(at(0), Some(at(3)));
+    let started = crate::scheduler::store::snapshot::tests::sealed(&[10], &[]);
+    let found = unfinished(&plan.job, &started);
+    let mut interrupted = JobPlan::new(plan.job.clone(), at(0), found.0, false);
+    interrupted.begin_after_end(at(0), Some(at(3)));
     let head = interrupted.head().map(|start| start.tick);
-    assert_eq!((interrupted.next, head), (None, Some(at(10))), "its end brings the next");
+    assert_eq!((interrupted.next, head), (None, Some(at(10))), "the next tick follows its end");
 }

@@ -1,8 +1,23 @@
-//! The leader's decisions: which runs start, which ticks are skipped, and what a record means. Pure.
+//! The leader's decisions: which runs start, which ticks are skipped, and what a record means. Pure: an event and the time
+//! give effects, which the leader's event loop carries out.
 
-pub(super) mod job_entry;
-pub(super) mod job_plan;
+pub(super) mod effect;
+pub(super) mod housekeeping;
+mod job_entry;
+mod job_plan;
+mod job_table;
+mod known_jobs;
+mod led_jobs;
+mod open_request;
+pub(super) mod pending_run;
+pub(super) mod planner;
+mod ready_queue;
+pub(super) mod record_life;
+pub(super) mod reporter;
 pub(super) mod requests;
+mod takeover;
+mod timer_queue;
+mod unknown_runs;
 pub(super) mod verdict;
 
-pub(super) use job_plan::{needed, ticks_kept};
+pub(super) use record_life::{needed, ticks_kept};

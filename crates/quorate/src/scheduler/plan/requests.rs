@@ -1,315 +1,381 @@
-//! A request that makes runs, as the ledger has it until all of them have ended.
-//!
-//! Its row says how far it has come, so that the next leader goes on there: the runs are made one after another, and
-//! of those before the mark nothing need be remembered. The time of the mark stands for the time of every run
-//! that comes: none of them can have been started before.
+//! The decisions on requests: to pause, to resume, to run, to cancel.
 
 use crate::scheduler::{
-    plan::job_plan::{PendingRun, ToClose},
-    store::{
-        row_writer::highest,
-        snapshot::{Decided, LedgerSnapshot},
+    plan::{
+        effect::Effect,
+        led_jobs::LedJobs,
+        open_request::{NextRun, OpenRequest, RequestRow, requests_in},
+        pending_run::RunToClose,
+        reporter::{NotRun, REMOVED},
     },
+    run::on_request,
 };
 use crate::{
     env::WallTime,
-    node::Record,
-    scheduler::{
-        Decision, Job, JobAction, JobRequest, JobResponse, RunCause, RunRecord, SkipReason, inherited,
-        store::FOR_EVER,
-    },
+    scheduler::{JobAction, JobRequest, JobResponse, JobRow, RequestId, RunOutcome, SkipReason},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-/// The most ticks that one request makes up.
-pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
-/// A request for more is counted up to here, to say by how much it is too long.
-const COUNTED_MAX: usize = 100_000;
-/// What the keys of rows begin with.
-pub(in crate::scheduler) const PREFIX: &str = "ask/";
+/// The most requests for runs that may be open.
+const OPEN_MAX: usize = 1_000;
+/// The number of answers that are remembered for requests that come again.
+const ANSWERS_MAX: usize = 10_000;
 
-/// `ask/ID`
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(in crate::scheduler) struct RequestRow {
-    pub(in crate::scheduler) request: JobRequest,
-    pub(in crate::scheduler) answer: JobResponse,
-    /// The schedule by which the ticks of a back-fill are found.
-    schedule: Arc<str>,
-    /// The runs of ticks before this have ended.
-    next: Option<WallTime>,
-    /// When that was.
-    moved: WallTime,
+/// The open requests, and the answers to earlier ones.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct Requests {
+    open: BTreeMap<RequestId, OpenRequest>,
+    answers: BTreeMap<RequestId, JobResponse>,
+    /// The number of requests whose rows are being written.
+    storing: usize,
 }
 
-/// A request whose runs have not all ended.
+/// The decision on a request.
 #[derive(Debug)]
-pub(in crate::scheduler) struct OpenRequest {
-    pub(in crate::scheduler) row: RequestRow,
-    /// As it was when the request was opened: to tell of the request where the job is no more.
-    pub(in crate::scheduler) job: Arc<Job>,
-    ticks: VecDeque<WallTime>,
+pub(in crate::scheduler) enum Asked {
+    Answer(JobResponse),
+    /// The answer is known once a row is stored at a majority: this leader may yet fail to write it.
+    Store(Box<Granted>),
 }
 
-/// What comes next of an open request.
-#[derive(Debug, PartialEq)]
-pub(in crate::scheduler) enum Next {
-    Run(PendingRun),
-    /// It has ended, by a record that is not known to have had a majority.
-    Close(Box<ToClose>),
-    /// Not this tick, and never: it may have been started, and the job is at-most-once.
-    Lost(PendingRun, SkipReason),
-    Over,
+/// A request that is answered once its row is stored.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Granted {
+    id: RequestId,
+    answer: JobResponse,
+    key: Arc<str>,
+    value: Arc<str>,
+    open: Option<OpenRequest>,
 }
 
-impl RequestRow {
-    pub(in crate::scheduler) fn key(request: &JobRequest) -> Arc<str> {
-        format!("{PREFIX}{}", request.id).into()
+impl Granted {
+    /// Grants a change of a job's row.
+    fn row(id: RequestId, text: &str, job: &str, row: &JobRow) -> Self {
+        let answer = JobResponse::Accepted { text: text.into(), count: 0 };
+        Self { id, answer, key: JobRow::key(job), value: row.to_value(), open: None }
     }
 
-    pub(in crate::scheduler) fn to_value(&self) -> Arc<str> {
-        serde_json::to_string(self).unwrap_or_default().into()
-    }
-
-    /// Before which time the ledger may forget.
-    pub(in crate::scheduler) fn oldest(&self) -> WallTime {
-        self.moved
-    }
-
-    /// What the nodes know of a request, and whether all its runs have ended.
-    pub(in crate::scheduler) fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
-        let read = |record: &Record| {
-            let row: Self = serde_json::from_str(&record.value).ok()?;
-            Some((row, record.last || record.at != FOR_EVER.as_micros()))
-        };
-        highest(records, read, |(row, over)| (*over, row.moved, row.next)).map(|(found, _)| found)
+    /// Returns the key and the value of the row.
+    pub(in crate::scheduler) fn to_store(&self) -> (Arc<str>, Arc<str>) {
+        (Arc::clone(&self.key), Arc::clone(&self.value))
     }
 }
 
-impl OpenRequest {
-    /// A request that makes runs, found sound at `now`.
-    pub(in crate::scheduler) fn accept(
+impl Requests {
+    /// Takes over the requests that earlier leaders accepted and did not finish.
+    pub(in crate::scheduler) fn resume(&mut self, jobs: &mut LedJobs, now: WallTime, out: &mut Vec<Effect>) {
+        let found: Vec<_> = requests_in(jobs.sealed()).collect();
+        for (row, closed) in found {
+            let id = row.id();
+            self.answers.insert(id, row.answer().clone());
+            let place = jobs.table().place(row.job()).filter(|_| !closed);
+            // A job that this worker does not have may be one of a newer version: the next leader may have it.
+            let Some(entry) = place.and_then(|place| jobs.table().get(place)) else { continue };
+            let request = OpenRequest::resume(row, entry.job());
+            put(&request, out);
+            self.open.insert(id, request);
+            self.enqueue_next(id, jobs, now, out);
+        }
+    }
+
+    /// Decides on a request. `is_open` is false once the leader starts nothing more.
+    pub(in crate::scheduler) fn ask(
+        &mut self,
         request: JobRequest,
-        job: &Arc<Job>,
+        is_open: bool,
+        jobs: &mut LedJobs,
         now: WallTime,
-    ) -> Result<Self, Arc<str>> {
-        let ticks = ticks(&request.what, request.at, job)?;
-        let count = ticks.len();
-        let text = match count {
-            1 => "1 run will be made".to_owned(),
-            _ => format!("{count} runs will be made, one after another"),
-        };
-        let answer = JobResponse::Accepted { text: text.into(), count: count as u64 };
-        let schedule = job.schedule.to_string().into();
-        let next = ticks.front().copied();
-        let row = RequestRow { request, answer, schedule, next, moved: now };
-        Ok(Self { row, job: Arc::clone(job), ticks })
-    }
-
-    /// A request that an earlier leader accepted: where it stands. What is left of a back-fill is given up where the
-    /// schedule has changed since; and everything is where the job is no more.
-    pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
-        let same = *row.schedule == *job.schedule.to_string();
-        let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();
-        let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
-        Self { row, job: Arc::clone(job), ticks }
-    }
-
-    /// The next of its runs.
-    pub(in crate::scheduler) fn next(&self, job: &Job, sealed: &LedgerSnapshot) -> Next {
-        let Some(&tick) = self.ticks.front() else { return Next::Over };
-        let (id, at) = (self.row.request.id, self.row.moved);
-        let cause = self.cause();
-        let key: Arc<str> = format!("run/{id}/{}/{:020}", job.name, tick.as_micros()).into();
-        let Decided { decision, seen, unknown, remembering, unsettled } =
-            sealed.decide(job.delivery, &key, at);
-        let not_before = at;
-        let start = PendingRun { tick, cause, key, at, remembering, not_before, seen, unknown, times: 0 };
-        if let Some(record) = unsettled
-            && let Ok(RunRecord::Closed { end, outcome, .. }) = RunRecord::parse(&record.value)
-        {
-            let (end, start) = (inherited(end, remembering), PendingRun { seen: Some(record), ..start });
-            return Next::Close(Box::new(ToClose { start, end, why: Some(outcome) }));
+        out: &mut Vec<Effect>,
+    ) -> Asked {
+        let id = request.id;
+        if let Some(answer) = self.answers.get(&id) {
+            return Asked::Answer(answer.clone());
         }
-        match decision {
-            Decision::Run | Decision::AskAgain => Next::Run(start),
-            Decision::Skip(why) => Next::Lost(start, why),
+        let granted = place_of(&request, jobs, now).and_then(|place| match &request.what {
+            JobAction::Pause { .. } => pause(&request, place, jobs, now, out),
+            JobAction::Resume { .. } => resume(&request, place, jobs, now, out),
+            JobAction::Trigger { .. } | JobAction::Backfill { .. } => {
+                self.accept(request, place, is_open, jobs, now)
+            }
+            JobAction::Cancel { tick, .. } => {
+                self.cancel(place, *tick, &on_request(&request.by), jobs, now, out).map(Asked::Answer)
+            }
+        });
+        let asked = granted.unwrap_or_else(|why| Asked::Answer(JobResponse::Refused { why }));
+        match &asked {
+            Asked::Answer(answer) => self.remember(id, answer),
+            Asked::Store(_) => self.storing += 1,
+        }
+        asked
+    }
+
+    /// Takes the event that the row of a request is stored at a majority. Returns the answer.
+    pub(in crate::scheduler) fn stored(
+        &mut self,
+        granted: Granted,
+        jobs: &mut LedJobs,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> JobResponse {
+        self.storing -= 1;
+        let Granted { id, answer, open, .. } = granted;
+        // A request that came again before its row was stored is opened once.
+        let first = !self.answers.contains_key(&id);
+        self.remember(id, &answer);
+        if let Some(open) = open.filter(|_| first) {
+            self.open.insert(id, open);
+            self.enqueue_next(id, jobs, now, out);
+        }
+        answer
+    }
+
+    /// Takes the event that this leader cannot store the row of a request. The caller gets no answer, and asks again.
+    pub(in crate::scheduler) fn not_stored(&mut self) {
+        self.storing -= 1;
+    }
+
+    /// Takes the end of one of a request's runs: the next one waits for its turn.
+    pub(in crate::scheduler) fn on_run_end(
+        &mut self,
+        id: RequestId,
+        jobs: &mut LedJobs,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(request) = self.open.get_mut(&id) else { return };
+        request.on_run_end(now);
+        if !request.remaining().is_empty() {
+            put(request, out);
+        }
+        self.enqueue_next(id, jobs, now, out);
+    }
+
+    /// Cancels the requests of a job that was removed. `active` are those of which a run goes on to its end.
+    pub(in crate::scheduler) fn drop_job(
+        &mut self,
+        job: &Arc<str>,
+        active: &BTreeSet<RequestId>,
+        jobs: &LedJobs,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) {
+        for id in self.of_job(job) {
+            self.drop_runs(id, active.contains(&id), REMOVED, jobs, now, out);
+            // Also where a run is active: no other run follows it.
+            self.close(id, now, out);
         }
     }
 
-    /// Why its runs run.
-    pub(in crate::scheduler) fn cause(&self) -> RunCause {
-        let id = self.row.request.id;
-        match self.row.request.what {
-            JobAction::Trigger { .. } => RunCause::Triggered { id },
-            _ => RunCause::Backfilled { id },
+    /// Returns the time before which the ledger may forget.
+    pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
+        self.open.values().map(|request| request.row().oldest()).min()
+    }
+
+    fn remember(&mut self, id: RequestId, answer: &JobResponse) {
+        if self.answers.len() >= ANSWERS_MAX {
+            self.answers.pop_first();
+        }
+        self.answers.insert(id, answer.clone());
+    }
+
+    fn of_job(&self, job: &str) -> Vec<RequestId> {
+        self.open.iter().filter(|(_, request)| **request.row().job() == *job).map(|(id, _)| *id).collect()
+    }
+
+    /// Accepts a request for runs.
+    fn accept(
+        &self,
+        request: JobRequest,
+        place: usize,
+        is_open: bool,
+        jobs: &LedJobs,
+        now: WallTime,
+    ) -> Result<Asked, Arc<str>> {
+        let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
+        if !is_open {
+            return Err("the leader is being drained; ask the next one".into());
+        }
+        if self.open.len() + self.storing >= OPEN_MAX {
+            return Err(format!("{OPEN_MAX} such requests are open; wait until one is over").into());
+        }
+        let id = request.id;
+        let open = OpenRequest::accept(request, entry.job(), now)?;
+        let (answer, value) = (open.row().answer().clone(), open.row().to_value());
+        let granted = Granted { id, answer, key: RequestRow::key(id), value, open: Some(open) };
+        Ok(Asked::Store(Box::new(granted)))
+    }
+
+    /// Cancels the active runs of a job; without a tick, also the requested runs that have not begun.
+    fn cancel(
+        &mut self,
+        place: usize,
+        tick: Option<WallTime>,
+        why: &str,
+        jobs: &mut LedJobs,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> Result<JobResponse, Arc<str>> {
+        let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
+        let name = Arc::clone(&entry.job().name);
+        let count = jobs.cancel(place, tick, &why.into(), out);
+        let mut dropped = 0;
+        if tick.is_none() {
+            let active = jobs.active_requests(place);
+            jobs.drop_requested(place);
+            for id in self.of_job(&name) {
+                let why = format!("given up {why}");
+                dropped += self.drop_runs(id, active.contains(&id), &why, jobs, now, out);
+            }
+        }
+        if count + dropped == 0 {
+            return Err(format!("nothing of {name} runs that could be cancelled").into());
+        }
+        let text = format!("{count} told to stop, {dropped} given up before they began").into();
+        Ok(JobResponse::Accepted { text, count: (count + dropped) as u64 })
+    }
+
+    /// Drops the runs of a request that have not begun, and closes the request unless a run is `active`. Returns the number
+    /// of dropped runs.
+    fn drop_runs(
+        &mut self,
+        id: RequestId,
+        active: bool,
+        why: &str,
+        jobs: &LedJobs,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> usize {
+        let Some(request) = self.open.get_mut(&id) else { return 0 };
+        let dropped: Vec<WallTime> = request.remaining().iter().skip(usize::from(active)).copied().collect();
+        if let (Some(&tick), Some(&last)) = (dropped.first(), dropped.last()) {
+            let (until, cause) = ((tick != last).then_some(last), request.cause());
+            let ticks = NotRun { tick, until, cause, end: RunOutcome::Cancelled, why: why.into() };
+            jobs.report_not_run(request.job(), ticks, out);
+        }
+        if active {
+            request.keep_active();
+        } else {
+            request.drop_all();
+            self.close(id, now, out);
+        }
+        dropped.len()
+    }
+
+    /// Lets the next run of a request wait for its turn; closes the request after the last.
+    fn enqueue_next(&mut self, id: RequestId, jobs: &mut LedJobs, now: WallTime, out: &mut Vec<Effect>) {
+        loop {
+            let Some(request) = self.open.get_mut(&id) else { return };
+            let place = jobs.table().place(request.row().job());
+            let Some(entry) = place.and_then(|place| jobs.table().get(place)) else {
+                self.drop_runs(id, false, REMOVED, jobs, now, out);
+                return;
+            };
+            let job = Arc::clone(entry.job());
+            match request.next(&job, jobs.sealed()) {
+                NextRun::Run(run) => {
+                    place.into_iter().for_each(|place| jobs.add_requested(place, run.clone()));
+                    return;
+                }
+                NextRun::Close(found) => {
+                    request.on_run_end(found.run.at);
+                    jobs.close(&job, *found, out);
+                }
+                NextRun::Skip(run, why) => {
+                    request.on_run_end(run.at);
+                    if is_lost(why) {
+                        jobs.close(&job, RunToClose { run, end: RunOutcome::Lost, why: None }, out);
+                    }
+                }
+                NextRun::Finished => return self.close(id, now, out),
+            }
         }
     }
 
-    /// That its next run has ended, at `now`.
-    pub(in crate::scheduler) fn ended(&mut self, now: WallTime) {
-        self.ticks.pop_front();
-        self.row.next = self.ticks.front().copied();
-        self.row.moved = now;
-    }
-
-    /// The ticks that are left.
-    pub(in crate::scheduler) fn left(&self) -> &VecDeque<WallTime> {
-        &self.ticks
-    }
-
-    /// Gives up all but the run that goes on.
-    pub(in crate::scheduler) fn keep_first(&mut self) {
-        self.ticks.truncate(1);
-    }
-
-    /// Gives up what is left.
-    pub(in crate::scheduler) fn give_up(&mut self) {
-        self.ticks.clear();
-        self.row.next = None;
-    }
-
-    /// Before which time the ledger may forget.
-    pub(in crate::scheduler) fn oldest(&self) -> WallTime {
-        self.row.moved
+    fn close(&mut self, id: RequestId, now: WallTime, out: &mut Vec<Effect>) {
+        if let Some(request) = self.open.remove(&id) {
+            let (key, value) = (RequestRow::key(id), request.row().to_value());
+            out.push(Effect::CloseRow { key, value, at: now, last: true });
+        }
     }
 }
 
-/// The ticks of a request, or why it is refused.
-fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
-    let (from, until) = match what {
-        JobAction::Backfill { from, until, .. } => (*from, *until),
-        _ => return Ok([asked].into()),
+/// Returns the effects that close the open requests of a job that has ended, as the seal shows them.
+pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
+    let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
+    let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
+        key: RequestRow::key(row.id()),
+        value: row.to_value(),
+        at: now,
+        last: true,
     };
-    let schedule = &job.schedule;
-    if schedule.is_after_end() {
-        return Err(format!(
-            "{} is due some time after each end, so that no span holds ticks of it",
-            job.name
-        )
-        .into());
+    of_job.map(close).collect()
+}
+
+/// Returns the place of a request's job.
+///
+/// # Errors
+/// The request is too late, or the leader does not have the job.
+fn place_of(request: &JobRequest, jobs: &LedJobs, now: WallTime) -> Result<usize, Arc<str>> {
+    let late = (request.at + request.valid_for).until(now);
+    if !late.is_zero() {
+        return Err(format!("it came too late, by {late:.1?}").into());
     }
-    let show = |at| schedule.format(at);
-    if until <= from {
-        let why = format!("the span from {} until {} is empty: its end is excluded", show(from), show(until));
-        return Err(why.into());
-    }
-    let upto = |at: &WallTime| schedule.next_after(*at).filter(|tick| *tick < until);
-    let before = from - std::time::Duration::from_micros(1);
-    let mut walk = std::iter::successors(upto(&before), upto);
-    let ticks: VecDeque<WallTime> = walk.by_ref().take(BACKFILL_MAX).collect();
-    let more = walk.take(COUNTED_MAX - BACKFILL_MAX).count();
-    match (ticks.len(), more) {
-        (0, _) => Err(format!("{} has no tick from {} until {}", job.name, show(from), show(until)).into()),
-        (_, 0) => Ok(ticks),
-        (few, more) => {
-            let least = if few + more >= COUNTED_MAX { "at least " } else { "" };
-            let why = format!(
-                "the span holds {least}{} ticks; ask for at most {BACKFILL_MAX} at a time",
-                few + more
-            );
-            Err(why.into())
-        }
-    }
+    let job = request.what.job();
+    let unknown = || format!("the leader {} knows no job called {job:?}", jobs.reporter().worker());
+    jobs.table().place(job).ok_or_else(|| unknown().into())
+}
+
+fn pause(
+    request: &JobRequest,
+    place: usize,
+    jobs: &mut LedJobs,
+    now: WallTime,
+    out: &mut Vec<Effect>,
+) -> Result<Asked, Arc<str>> {
+    let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
+    let was_paused = entry.row().paused.is_some() && !entry.row().asked.contains(&request.id);
+    jobs.pause(place, request.id, &request.by, now, out);
+    row_granted(request, if was_paused { "was paused already" } else { "paused" }, place, jobs)
+}
+
+fn resume(
+    request: &JobRequest,
+    place: usize,
+    jobs: &mut LedJobs,
+    now: WallTime,
+    out: &mut Vec<Effect>,
+) -> Result<Asked, Arc<str>> {
+    let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
+    let was_active = entry.row().paused.is_none() && !entry.row().asked.contains(&request.id);
+    jobs.resume(place, request.id, now, out);
+    row_granted(request, if was_active { "was not paused" } else { "resumed" }, place, jobs)
+}
+
+/// Grants a request that is answered once the job's row is stored. The row may be unchanged and not yet be stored.
+fn row_granted(request: &JobRequest, text: &str, place: usize, jobs: &LedJobs) -> Result<Asked, Arc<str>> {
+    let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
+    let granted = Granted::row(request.id, text, &entry.job().name, entry.row());
+    Ok(Asked::Store(Box::new(granted)))
+}
+
+fn being_removed() -> Arc<str> {
+    "the job is being removed".into()
+}
+
+fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
+    out.push(Effect::PutRow { key: RequestRow::key(request.row().id()), value: request.row().to_value() });
+}
+
+/// Returns whether a requested run that is left out is reported as lost. A run that has ended is in the history. Where the
+/// ledger has forgotten the run's time, its request was closed before, or no leader had the job for so long: the row comes
+/// from a node that was away, and would report a thousand runs that are not lost.
+fn is_lost(why: SkipReason) -> bool {
+    !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::{
-        node::FencingToken,
-        scheduler::{Delivery, RequestId, RunRecord, every},
-    };
-    use {
-        super::*,
-        crate::scheduler::store::snapshot::tests::{SECOND, at, node},
-    };
-
-    fn job() -> Arc<Job> {
-        Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) }).into()
-    }
-
-    fn request(from: u64, until: u64) -> JobRequest {
-        let what = JobAction::Backfill { job: "j".into(), from: at(from), until: at(until) };
-        let id = RequestId::from_u128(1);
-        JobRequest { id, by: "me".into(), at: at(5_000), valid_for: 60 * SECOND, what }
-    }
-
-    fn ledger(records: Vec<(Arc<str>, Record)>) -> LedgerSnapshot {
-        LedgerSnapshot::new(vec![node(at(0), records), node(at(0), vec![]), node(at(0), vec![])], 2, SECOND)
-    }
-
-    #[test]
-    fn a_span_holds_its_beginning_and_not_its_end() {
-        let ask = OpenRequest::accept(request(10, 13), &job(), at(5_000)).unwrap();
-        assert_eq!(ask.ticks, [at(10), at(11), at(12)]);
-        let JobResponse::Accepted { count, .. } = ask.row.answer else { panic!("accepted") };
-        assert_eq!(count, 3);
-        let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
-        assert_eq!(
-            OpenRequest::accept(trigger, &job(), at(5_001)).unwrap().ticks,
-            [at(5_000)],
-            "when it was asked"
-        );
-    }
-
-    #[test]
-    fn what_is_too_long_or_empty_is_refused_with_the_number() {
-        let why = |from, until| OpenRequest::accept(request(from, until), &job(), at(0)).unwrap_err();
-        assert!(why(10, 10).contains("is empty"));
-        assert!(OpenRequest::accept(request(0, 1_000), &job(), at(0)).is_ok());
-        assert!(why(0, 1_001).contains("holds 1001 ticks; ask for at most 1000"), "{}", why(0, 1_001));
-        assert!(why(0, 2_000_000).contains("holds at least 100000 ticks"));
-        let daily = crate::scheduler::Cron::parse("0 3 1 1 *").unwrap();
-        let rare = Job::new("j", daily, |_| async { Ok::<(), String>(()) });
-        assert!(OpenRequest::accept(request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
-    }
-
-    #[test]
-    fn the_next_leader_goes_on_where_the_row_stands() {
-        let mut ask = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
-        ask.ended(at(5_001));
-        let record = |row: &RequestRow, term| {
-            let term = FencingToken::new(term);
-            Record { at: FOR_EVER.as_micros(), term, last: false, value: row.to_value() }
-        };
-        let (found, over) = RequestRow::find(&[None, Some(record(&ask.row, 3))]).unwrap();
-        assert!(!over);
-        let on = OpenRequest::resume(found, &job());
-        assert_eq!((on.left(), on.oldest()), (ask.left(), at(5_001)));
-        let slower = Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-        assert!(
-            OpenRequest::resume(ask.row.clone(), &slower.into()).left().is_empty(),
-            "other ticks than were asked for"
-        );
-        let closed = Record { at: 7, last: true, ..record(&ask.row, 3) };
-        assert!(RequestRow::find(&[Some(closed), None]).unwrap().1);
-    }
-
-    #[test]
-    fn what_may_have_run_is_not_run_again_under_at_most_once() {
-        let ask = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
-        let Next::Run(start) = ask.next(&job(), &ledger(vec![])) else { panic!("nothing stands") };
-        assert_eq!((start.tick, start.at), (at(10), at(5_000)));
-        let stands = |last| {
-            let (at, term) = (at(5_000), FencingToken::new(1));
-            let done = || RunRecord::done("w", SECOND, "").remembered(at, term);
-            let record = if last { done() } else { RunRecord::started("w") }.into_record(at, term);
-            let found = || {
-                node(
-                    crate::scheduler::store::snapshot::tests::at(0),
-                    vec![(start.key.clone(), record.clone())],
-                )
-            };
-            LedgerSnapshot::new(vec![found(), found()], 2, SECOND)
-        };
-        let once = (*job()).clone().delivery(Delivery::AtMostOnce);
-        let Next::Lost(lost, SkipReason::Started) = ask.next(&once, &stands(false)) else {
-            panic!("started")
-        };
-        assert!(lost.seen.is_some());
-        assert!(matches!(ask.next(&once, &stands(true)), Next::Lost(_, SkipReason::Final)));
-        let Next::Run(again) = ask.next(&job(), &stands(false)) else { panic!("at least once") };
-        assert!(again.seen.is_some());
-        let forgetful = LedgerSnapshot::new(vec![node(at(5_000), vec![]); 3], 2, SECOND);
-        assert!(matches!(ask.next(&once, &forgetful), Next::Lost(_, SkipReason::Unknown)));
-    }
-}
+#[path = "requests_tests.rs"]
+mod tests;

@@ -1,7 +1,7 @@
 //! One run of one tick: *started* to a majority, a last look, the work, *done*.
 
 use crate::scheduler::{
-    plan::job_plan::PendingRun,
+    plan::pending_run::PendingRun,
     store::{
         row_writer::RowWriter,
         run_writer::{NotWritten, RunWriter},
@@ -156,8 +156,8 @@ impl Run {
                 RunCause::Scheduled => RunCause::CatchUp,
                 other => other,
             };
-            let times = self.start.times + 1;
-            let again = PendingRun { cause, seen: Some(started), times, ..self.start };
+            let interruptions = self.start.interruptions + 1;
+            let again = PendingRun { cause, seen: Some(started), interruptions, ..self.start };
             return RunEnd::Interrupted(RunSummary::here(began, worked), Box::new(again));
         };
         let record = RunRecord::ended(self.writer.worker(), end, Some(took), &worked.reason);

@@ -1,7 +1,7 @@
 //! The leader's side of a run that workers execute: opens it, watches its slot, and closes it.
 
 use crate::scheduler::{
-    plan::job_plan::PendingRun,
+    plan::pending_run::PendingRun,
     run::on_leader::{RunEnd, RunSummary, SavedState},
     store::{
         open_list::OpenList,
@@ -46,6 +46,15 @@ impl Withdraw {
         let _ = self.why.set((end, why.into()));
         self.token.cancel();
     }
+
+    /// Stops watching the run and leaves it open, unless it is withdrawn.
+    pub(in crate::scheduler) fn release(&self) {
+        self.token.cancel();
+    }
+
+    fn is_released(&self) -> bool {
+        self.token.is_cancelled() && self.why.get().is_none()
+    }
 }
 
 /// A run to open, or to go on with.
@@ -59,6 +68,8 @@ pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) withdraw: Withdraw,
+    /// The leader has the job, and opens another generation after a lost one.
+    pub(in crate::scheduler) reopens: bool,
 }
 
 /// The end of one generation, as its slot shows it.
@@ -136,6 +147,12 @@ impl Opened {
             };
             match next {
                 Next::Close(end) => return self.close(&run, last, &open, end, outcome).await,
+                Next::Reopen if !self.reopens => {
+                    if !self.job_ended().await {
+                        return RunEnd::Left;
+                    }
+                    return self.close(&run, last, &open, RunOutcome::Lost, outcome).await;
+                }
                 Next::Reopen => {
                     tracing::warn!(
                         job = &*self.job.name,
@@ -159,7 +176,7 @@ impl Opened {
         let take_by = match scheduled && !chained {
             true => {
                 self.start.not_before
-                    + self.job.misfire.within().max(crate::scheduler::plan::job_plan::LATE_AFTER)
+                    + self.job.misfire.within().max(crate::scheduler::plan::record_life::LATE_AFTER)
             }
             false => now.max(self.start.not_before) + TAKE_WITHIN,
         };
@@ -373,9 +390,18 @@ impl Opened {
         self.writer.term().quorum().wall()
     }
 
+    /// Waits until the job has ended, so that no leader opens another generation. Returns false if the term is over before, or
+    /// the leader gets the job.
+    async fn job_ended(&self) -> bool {
+        tokio::select! { biased;
+            () = self.writer.term().step_down_token().cancelled() => false,
+            () = self.withdraw.token.cancelled() => !self.is_over(),
+        }
+    }
+
     fn is_over(&self) -> bool {
         let term = self.writer.term();
-        term.step_down_token().is_cancelled() || !term.is_valid()
+        term.step_down_token().is_cancelled() || !term.is_valid() || self.withdraw.is_released()
     }
 }
 

@@ -1,16 +1,12 @@
 //! What the seal found, as the leader needs it for the rest of its term.
 
-use crate::scheduler::{
-    plan::requests::{PREFIX, RequestRow},
-    run::on_leader::SavedState,
-};
 use crate::{
     env::WallTime,
     ledger::Answered,
     node::{NodeTime, Record},
     scheduler::{
-        Decision, Delivery, JobRow, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason,
-        plan::verdict::rank, verdict,
+        Decision, Delivery, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason, plan::verdict::rank,
+        verdict,
     },
 };
 use std::{
@@ -231,21 +227,25 @@ impl LedgerSnapshot {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Forgets a job of which the nodes have forgotten everything.
-    pub(in crate::scheduler) fn forget(&mut self, job: &str) {
+    /// Forgets a job of which the nodes have forgotten everything: its runs, and the rows under these keys.
+    pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
-        for key in [JobRow::key(job), SavedState::key(job)] {
-            self.rows.remove(&key);
+        rows.iter().for_each(|key| drop(self.rows.remove(key)));
+    }
+
+    /// Returns the runs of all jobs that are not closed, each with the record that decides.
+    pub(in crate::scheduler) fn open_runs(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
+        let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
+        let open = self.runs.iter().filter(move |(_, known)| !known.closed && known.record.at >= low_water);
+        open.map(|(key, known)| (key, &known.record))
+    }
+
+    /// Takes the event that this leader has closed a run at a majority: no later decision of the term is another.
+    pub(in crate::scheduler) fn settle(&mut self, key: &str) {
+        if let Some(known) = self.runs.get_mut(key) {
+            (known.closed, known.shown) = (true, self.quorum);
         }
-        let asks: Vec<Arc<str>> = self
-            .rows(PREFIX)
-            .filter(|(_, records)| {
-                RequestRow::find(records).is_some_and(|(row, _)| **row.request.what.job() == *job)
-            })
-            .map(|(key, _)| Arc::clone(key))
-            .collect();
-        asks.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
     /// The rows whose keys begin with `prefix`.

@@ -1,0 +1,177 @@
+//! The tasks of the leader's active runs: executed here, or open to workers.
+
+use crate::scheduler::{
+    leader::lead::Leading,
+    plan::effect::{RunCompletion, RunOwner, RunStart},
+    run::{
+        Cancel,
+        on_leader::{Began, Run, RunEnd},
+        opened::{Opened, Withdraw},
+    },
+    store::{open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter, snapshot::LedgerSnapshot},
+};
+use crate::{
+    claim::Slots,
+    election::Term,
+    env::{BootTime, ScopedTask, WallTime},
+    node::Record,
+    scheduler::{Job, RunCause, RunOutcome},
+};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The active runs of one term. Dropping it drops them.
+pub(in crate::scheduler) struct ActiveRuns {
+    term: Term,
+    grace: Duration,
+    rows: RowWriter,
+    writer: RunWriter,
+    slots: Slots,
+    list: OpenList,
+    tasks: FuturesUnordered<BoxFuture<'static, RunCompletion>>,
+    /// By the keys of the runs.
+    controls: BTreeMap<Arc<str>, RunControl>,
+}
+
+/// A run that was dropped after its work had begun.
+pub(in crate::scheduler) struct AbortedRun {
+    pub(in crate::scheduler) job: Arc<Job>,
+    pub(in crate::scheduler) tick: WallTime,
+    pub(in crate::scheduler) cause: RunCause,
+    pub(in crate::scheduler) key: Arc<str>,
+    pub(in crate::scheduler) began: WallTime,
+    pub(in crate::scheduler) took: Duration,
+    /// The record under which it ran.
+    pub(in crate::scheduler) started: Record,
+}
+
+/// The way to an active run.
+struct RunControl {
+    job: Arc<Job>,
+    tick: WallTime,
+    cause: RunCause,
+    cancel: Cancel,
+    kind: RunKind,
+}
+
+enum RunKind {
+    Executing(Began),
+    Open(Withdraw),
+}
+
+impl ActiveRuns {
+    pub(in crate::scheduler) fn new(leading: &Leading, sealed: &LedgerSnapshot, rows: &RowWriter) -> Self {
+        let Leading { ledger, term, ttl, grace, .. } = leading;
+        Self {
+            term: term.clone(),
+            grace: *grace,
+            rows: rows.clone(),
+            writer: RunWriter::new(ledger, term),
+            slots: Slots::new(term.quorum(), term.group(), *ttl, *grace),
+            list: OpenList::new(rows, sealed.row(OpenList::KEY), &sealed.unfinished_keys()),
+            tasks: FuturesUnordered::new(),
+            controls: BTreeMap::new(),
+        }
+    }
+
+    /// Executes a run.
+    pub(in crate::scheduler) fn execute(&mut self, start: RunStart) {
+        let (cancel, began) = (Cancel::default(), Began::default());
+        let control = RunControl::new(&start, &cancel, RunKind::Executing(Arc::clone(&began)));
+        let RunStart { owner, job, state, run } = start;
+        let run = Run {
+            job,
+            start: run,
+            writer: self.writer.clone(),
+            term: self.term.clone(),
+            rows: self.rows.clone(),
+            state,
+            cancel,
+            began,
+            grace: self.grace,
+        };
+        let (key, task) = (Arc::clone(&run.start.key), self.term.spawn_scoped(run.run()));
+        self.add(owner, key, control, task);
+    }
+
+    /// Opens a run to workers, or goes on with an open one.
+    pub(in crate::scheduler) fn open(&mut self, start: RunStart) {
+        let (cancel, withdraw) = (Cancel::default(), Withdraw::default());
+        let control = RunControl::new(&start, &cancel, RunKind::Open(withdraw.clone()));
+        let RunStart { owner, job, state, run } = start;
+        let opened = Opened {
+            job,
+            start: run,
+            writer: self.writer.clone(),
+            slots: self.slots.clone(),
+            list: self.list.clone(),
+            rows: self.rows.clone(),
+            state,
+            cancel,
+            withdraw,
+            reopens: owner != RunOwner::Unknown,
+        };
+        let (key, task) = (Arc::clone(&opened.start.key), self.term.spawn_scoped(opened.run()));
+        self.add(owner, key, control, task);
+    }
+
+    /// Cancels a run.
+    pub(in crate::scheduler) fn cancel(&self, key: &str, why: &str) {
+        if let Some(run) = self.controls.get(key) {
+            run.cancel.cancel(why);
+        }
+    }
+
+    /// Ends an open run before a worker takes it.
+    pub(in crate::scheduler) fn withdraw(&self, key: &str, end: RunOutcome, why: &str) {
+        if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
+            withdraw.withdraw(end, why);
+        }
+    }
+
+    /// Stops watching an open run, and leaves it open.
+    pub(in crate::scheduler) fn release(&self, key: &str) {
+        if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
+            withdraw.release();
+        }
+    }
+
+    /// Waits for the next end of a run. Returns `None` if no run is active.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses no end.
+    pub(in crate::scheduler) async fn next(&mut self) -> Option<RunCompletion> {
+        let ended = self.tasks.next().await?;
+        self.controls.remove(&ended.key);
+        Some(ended)
+    }
+
+    /// Drops all runs. Returns those that the leader executed and whose work had begun.
+    pub(in crate::scheduler) fn abort(&mut self) -> Vec<AbortedRun> {
+        self.tasks.clear();
+        let now = self.term.env().now();
+        let controls = std::mem::take(&mut self.controls).into_iter();
+        controls.filter_map(|(key, run)| run.aborted(key, now)).collect()
+    }
+
+    fn add(&mut self, owner: RunOwner, key: Arc<str>, control: RunControl, task: ScopedTask<RunEnd>) {
+        let (tick, cause) = (control.tick, control.cause);
+        self.controls.insert(Arc::clone(&key), control);
+        let ended = task.map(move |end| RunCompletion { owner, key, tick, cause, end: end.ok() });
+        self.tasks.push(ended.boxed());
+    }
+}
+
+impl RunControl {
+    fn new(start: &RunStart, cancel: &Cancel, kind: RunKind) -> Self {
+        let (job, tick, cause) = (Arc::clone(&start.job), start.run.tick, start.run.cause);
+        Self { job, tick, cause, cancel: cancel.clone(), kind }
+    }
+
+    fn aborted(self, key: Arc<str>, now: BootTime) -> Option<AbortedRun> {
+        let RunKind::Executing(began) = self.kind else { return None };
+        let (began, since, started) = began.get()?.clone();
+        let (job, tick, cause) = (self.job, self.tick, self.cause);
+        Some(AbortedRun { job, tick, cause, key, began, took: now.since(since), started })
+    }
+}

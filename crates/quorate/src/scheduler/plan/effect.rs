@@ -1,0 +1,71 @@
+//! The effects of the leader's decisions, which its event loop carries out, and the events that it reports back.
+
+use crate::scheduler::{
+    plan::{pending_run::PendingRun, reporter::RunReport},
+    run::on_leader::{RunEnd, SavedState},
+};
+use crate::{
+    env::WallTime,
+    scheduler::{Job, RunCause, RunOutcome},
+};
+use std::{sync::Arc, time::Duration};
+
+/// An effect that the event loop carries out, in the order in which the decisions return them.
+#[derive(Debug)]
+pub(in crate::scheduler) enum Effect {
+    /// Write a row that pruning never reaches.
+    PutRow { key: Arc<str>, value: Arc<str> },
+    /// Write the row of a new job, and report the end of the write with the job's place.
+    Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
+    /// Write a row for the last time, so that pruning reaches it. Nothing overwrites it where it is `last`.
+    CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },
+    /// Write a job's state again, so that pruning does not reach it.
+    KeepState(SavedState),
+    /// Write a job's state for the last time, so that pruning reaches it.
+    CloseState(SavedState, WallTime),
+    /// Execute a run.
+    Execute(RunStart),
+    /// Open a run to workers, or go on with an open one, and close it when it has ended.
+    Open(RunStart),
+    /// Cancel the run under this key, for this reason.
+    Cancel { key: Arc<str>, why: Arc<str> },
+    /// End the open run under this key before a worker takes it.
+    Withdraw { key: Arc<str>, end: RunOutcome, why: Arc<str> },
+    /// Stop watching the open run under this key, and leave it open.
+    Release { key: Arc<str> },
+    /// Enter the end of a run, or of ticks without one, in the history.
+    Report(Box<RunReport>),
+    /// Count how late a run began.
+    CountLate { job: Arc<str>, by: Duration },
+    /// Nothing more is entered in a job's history.
+    CloseHistory(Arc<str>),
+}
+
+/// A run that begins.
+#[derive(Debug)]
+pub(in crate::scheduler) struct RunStart {
+    pub(in crate::scheduler) owner: RunOwner,
+    pub(in crate::scheduler) job: Arc<Job>,
+    pub(in crate::scheduler) state: SavedState,
+    pub(in crate::scheduler) run: PendingRun,
+}
+
+/// The part of the leader to which a run belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduler) enum RunOwner {
+    /// The job at this place.
+    Job(usize),
+    /// A job that the leader does not have.
+    Unknown,
+}
+
+/// The event that a run has ended.
+#[derive(Debug)]
+pub(in crate::scheduler) struct RunCompletion {
+    pub(in crate::scheduler) owner: RunOwner,
+    pub(in crate::scheduler) key: Arc<str>,
+    pub(in crate::scheduler) tick: WallTime,
+    pub(in crate::scheduler) cause: RunCause,
+    /// `None` if the task of the run panicked.
+    pub(in crate::scheduler) end: Option<RunEnd>,
+}

@@ -1,0 +1,78 @@
+//! The times of the leader's recurring work on the ledger.
+
+use crate::env::BootTime;
+use crate::scheduler::plan::record_life::PRUNE_EVERY;
+use std::time::Duration;
+
+/// The time between two marks that say up to when all ticks have been decided on.
+const MARK_EVERY: Duration = Duration::from_secs(10);
+
+/// When the leader next prunes the ledger, writes its mark, and checks which jobs have ended.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Housekeeping {
+    prune: Recurring,
+    mark: Recurring,
+    check: Recurring,
+}
+
+#[derive(Debug)]
+struct Recurring {
+    at: BootTime,
+    every: Duration,
+}
+
+impl Recurring {
+    /// Returns whether the work is due, and plans the next time if it is.
+    fn take(&mut self, now: BootTime) -> bool {
+        let due = now >= self.at;
+        if due {
+            self.at = now + self.every;
+        }
+        due
+    }
+}
+
+impl Housekeeping {
+    /// Plans the first prune and the first check for `now`, and the first mark for later: the leader has decided on nothing.
+    pub(in crate::scheduler) fn new(now: BootTime, check_every: Duration) -> Self {
+        Self {
+            prune: Recurring { at: now, every: PRUNE_EVERY },
+            mark: Recurring { at: now + MARK_EVERY, every: MARK_EVERY },
+            check: Recurring { at: now, every: check_every },
+        }
+    }
+
+    /// Returns whether the ledger is to be pruned now.
+    pub(in crate::scheduler) fn take_prune(&mut self, now: BootTime) -> bool {
+        self.prune.take(now)
+    }
+
+    /// Returns whether the mark is to be written now.
+    pub(in crate::scheduler) fn take_mark(&mut self, now: BootTime) -> bool {
+        self.mark.take(now)
+    }
+
+    /// Returns whether it is to be checked now which jobs have ended.
+    pub(in crate::scheduler) fn take_check(&mut self, now: BootTime) -> bool {
+        self.check.take(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn each_kind_of_work_recurs_by_its_own_time() {
+        let start = BootTime::from_nanos(7);
+        let mut work = Housekeeping::new(start, 20 * SECOND);
+        assert!(work.take_prune(start) && work.take_check(start) && !work.take_mark(start));
+        let later = start + 10 * SECOND;
+        assert!(!work.take_prune(later) && !work.take_check(later) && work.take_mark(later));
+        let late = start + 60 * SECOND;
+        assert!(work.take_prune(late) && !work.take_prune(late), "once, however late");
+        assert!(work.take_check(late) && !work.take_check(late + 19 * SECOND));
+    }
+}

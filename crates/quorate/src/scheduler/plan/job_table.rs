@@ -1,0 +1,266 @@
+//! The jobs that the leader has, by name and by place, each with its timer and its place in the ready queue.
+
+use crate::env::WallTime;
+use crate::scheduler::plan::{
+    job_entry::JobEntry,
+    pending_run::ActiveRun,
+    ready_queue::{ReadyOrder, ReadyQueue},
+    timer_queue::TimerQueue,
+};
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+/// The leader's jobs. A place is a number that stays a job's own until the job is removed and its last run has ended.
+#[derive(Debug)]
+pub(in crate::scheduler) struct JobTable {
+    slots: Vec<Option<Slot>>,
+    vacant: Vec<usize>,
+    names: BTreeMap<Arc<str>, usize>,
+    timers: TimerQueue,
+    ready: ReadyQueue,
+    /// Removed jobs whose last run has ended since the last call of [`JobTable::take_ended`].
+    ended: Vec<JobEntry>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    entry: JobEntry,
+    /// The first write of the job's row is in flight: nothing of the job starts yet.
+    registering: bool,
+    /// The job was removed: nothing more of it starts.
+    removed: bool,
+    timer: Option<WallTime>,
+    place: Option<ReadyOrder>,
+}
+
+impl JobTable {
+    /// Creates an empty table for a leader that executes at most `max_executing` runs at once.
+    pub(in crate::scheduler) fn new(max_executing: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            names: BTreeMap::new(),
+            timers: TimerQueue::default(),
+            ready: ReadyQueue::new(max_executing),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Returns the place of a job that is not removed.
+    pub(in crate::scheduler) fn place(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// Returns the jobs that are not removed, with their places.
+    pub(in crate::scheduler) fn names(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.names.iter().map(|(name, place)| (name, *place))
+    }
+
+    /// Returns all jobs, also removed ones with active runs.
+    pub(in crate::scheduler) fn entries(&self) -> impl Iterator<Item = &JobEntry> + Clone {
+        self.slots.iter().flatten().map(|slot| &slot.entry)
+    }
+
+    pub(in crate::scheduler) fn get(&self, place: usize) -> Option<&JobEntry> {
+        self.slots.get(place)?.as_ref().map(|slot| &slot.entry)
+    }
+
+    /// Adds a job. Nothing of it starts before [`JobTable::registered`], if its row is to be written first.
+    pub(in crate::scheduler) fn add(&mut self, entry: JobEntry, registering: bool) -> usize {
+        let place = self.vacant.pop().unwrap_or(self.slots.len());
+        self.names.insert(Arc::clone(&entry.job().name), place);
+        let slot = Some(Slot { entry, registering, removed: false, timer: None, place: None });
+        match self.slots.get_mut(place) {
+            Some(vacant) => *vacant = slot,
+            None => self.slots.push(slot),
+        }
+        self.reschedule(place);
+        place
+    }
+
+    /// Changes a job, and updates its timer and its place in the ready queue. Returns `None` for a vacant place.
+    pub(in crate::scheduler) fn change<T>(
+        &mut self,
+        place: usize,
+        change: impl FnOnce(&mut JobEntry) -> T,
+    ) -> Option<T> {
+        let changed = change(&mut self.slots.get_mut(place)?.as_mut()?.entry);
+        self.reschedule(place);
+        Some(changed)
+    }
+
+    /// Takes the end of the write that registers a job.
+    pub(in crate::scheduler) fn registered(&mut self, place: usize) {
+        if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
+            slot.registering = false;
+        }
+        self.reschedule(place);
+    }
+
+    /// Removes a job's name. The place stays until the job's last run has ended.
+    pub(in crate::scheduler) fn remove(&mut self, place: usize) {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
+        slot.removed = true;
+        self.names.remove(&slot.entry.job().name);
+        self.reschedule(place);
+    }
+
+    /// Removes and returns the removed jobs whose last run has ended.
+    pub(in crate::scheduler) fn take_ended(&mut self) -> Vec<JobEntry> {
+        mem::take(&mut self.ended)
+    }
+
+    /// Returns when the next job is due.
+    pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
+        self.timers.next()
+    }
+
+    /// Removes the timer of the job that is due first, and returns the job's place. [`JobTable::change`] sets the next timer.
+    pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<usize> {
+        let place = self.timers.pop(now)?;
+        if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
+            slot.timer = None;
+        }
+        Some(place)
+    }
+
+    /// Removes the first job with a run that may start now, and returns its place. [`JobTable::change`] adds it again.
+    pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<usize> {
+        let place = self.ready.pop()?;
+        if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
+            slot.place = None;
+        }
+        Some(place)
+    }
+
+    /// Adds a run that has begun.
+    pub(in crate::scheduler) fn begin(&mut self, place: usize, run: ActiveRun) {
+        if run.here {
+            self.ready.on_start();
+        }
+        self.change(place, |entry| entry.plan_mut().begin(run));
+    }
+
+    /// Removes a run that has ended, and changes its job before the job is rescheduled.
+    pub(in crate::scheduler) fn end<T>(
+        &mut self,
+        place: usize,
+        key: &str,
+        change: impl FnOnce(&mut JobEntry, &ActiveRun) -> T,
+    ) -> Option<T> {
+        let slot = self.slots.get_mut(place)?.as_mut()?;
+        let run = slot.entry.plan_mut().end(key)?;
+        if run.here {
+            self.ready.on_end();
+        }
+        let changed = change(&mut slot.entry, &run);
+        self.reschedule(place);
+        Some(changed)
+    }
+
+    /// Returns the number of runs that the leader executes.
+    pub(in crate::scheduler) fn executing(&self) -> usize {
+        self.ready.executing()
+    }
+
+    /// Updates a job's timer and its place in the ready queue after a change.
+    fn reschedule(&mut self, place: usize) {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
+        let (plan, asleep) = (slot.entry.plan(), slot.registering || slot.removed);
+        let timer = plan.wake().filter(|_| !asleep);
+        let head = plan.head().filter(|_| !asleep);
+        let job = plan.job();
+        let ready = head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.tick, place));
+        let is_over = slot.removed && plan.active().is_empty() && !slot.registering;
+        self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
+        self.ready.set(mem::replace(&mut slot.place, ready), ready);
+        if is_over {
+            // The write that registers the job reports its place, so the place stays until that write has ended.
+            self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
+            self.vacant.push(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{
+        Job, RunOnce, every,
+        plan::job_entry::find,
+        store::snapshot::tests::{SECOND, at, sealed},
+    };
+
+    fn entry(name: &str, period: u32) -> JobEntry {
+        let job = Job::new(name, every(period * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let job = job.misfire(RunOnce::within(10 * SECOND));
+        find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).entry
+    }
+
+    /// Starts the first run of the job at `place`, as of `now`; returns its key.
+    fn start(jobs: &mut JobTable, place: usize, now: u64) -> Arc<str> {
+        let run = jobs.change(place, |entry| entry.plan_mut().start(at(now)).0).flatten().unwrap();
+        let job = Arc::clone(jobs.get(place).unwrap().job());
+        jobs.begin(place, ActiveRun::new(&run, &job));
+        run.key
+    }
+
+    fn plan_due(jobs: &mut JobTable, now: u64) -> Vec<usize> {
+        let mut due = Vec::new();
+        while let Some(place) = jobs.pop_due(at(now)) {
+            jobs.change(place, |entry| entry.plan_mut().plan_due(&sealed(&[], &[]), at(now)));
+            due.push(place);
+        }
+        due
+    }
+
+    #[test]
+    fn a_job_that_is_due_becomes_ready_and_gets_its_next_timer() {
+        let mut jobs = JobTable::new(1);
+        let (slow, quick) = (jobs.add(entry("slow", 5), false), jobs.add(entry("quick", 1), false));
+        let first = jobs.next_due().unwrap();
+        assert!(first > at(10) && first <= at(11), "{first:?}");
+        assert_eq!(plan_due(&mut jobs, 11), [quick]);
+        assert!(jobs.next_due() > Some(at(11)));
+        assert_eq!((jobs.pop_ready(), jobs.pop_ready()), (Some(quick), None));
+        let key = start(&mut jobs, quick, 11);
+        plan_due(&mut jobs, 15);
+        assert_eq!((jobs.executing(), jobs.pop_ready()), (1, None), "one run at once");
+        assert!(jobs.end(quick, &key, |_, _| ()).is_some() && jobs.end(quick, &key, |_, _| ()).is_none());
+        assert_eq!(jobs.executing(), 0);
+        assert_eq!(jobs.pop_ready().into_iter().chain(jobs.pop_ready()).count(), 2, "{slow} and {quick}");
+    }
+
+    #[test]
+    fn nothing_of_a_job_starts_before_it_is_registered_or_after_it_is_removed() {
+        let mut jobs = JobTable::new(1);
+        let place = jobs.add(entry("j", 1), true);
+        assert_eq!(jobs.next_due(), None);
+        jobs.registered(place);
+        assert_eq!(plan_due(&mut jobs, 11), [place]);
+        jobs.remove(place);
+        assert_eq!((jobs.pop_ready(), jobs.next_due(), jobs.place("j")), (None, None, None));
+        assert_eq!(jobs.take_ended().len(), 1);
+        assert_eq!(jobs.take_ended().len(), 0);
+    }
+
+    #[test]
+    fn a_place_is_given_to_another_job_only_after_the_last_run_and_the_registration() {
+        let mut jobs = JobTable::new(1);
+        let place = jobs.add(entry("runs", 1), false);
+        plan_due(&mut jobs, 11);
+        let key = start(&mut jobs, place, 11);
+        jobs.remove(place);
+        let again = jobs.add(entry("runs", 1), true);
+        assert_ne!(place, again);
+        assert_eq!(jobs.place("runs"), Some(again));
+        assert!(jobs.take_ended().is_empty());
+        jobs.end(place, &key, |_, _| ());
+        assert_eq!(jobs.take_ended().len(), 1);
+        jobs.remove(again);
+        assert!(jobs.take_ended().is_empty(), "the write that registers it is in flight");
+        assert_eq!(jobs.add(entry("next", 1), false), place);
+        jobs.registered(again);
+        assert_eq!(jobs.take_ended().len(), 1);
+        assert_eq!(jobs.entries().count(), 1);
+    }
+}

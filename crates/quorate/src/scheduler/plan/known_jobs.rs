@@ -1,0 +1,183 @@
+//! The jobs that the sealed ledger knows, whether this leader has them or not.
+
+use crate::scheduler::{
+    plan::open_request::{RequestRow, requests_in},
+    run::on_leader::{SavedState, StateRow},
+    store::{FOR_EVER, row_writer::highest, snapshot::LedgerSnapshot},
+};
+use crate::{env::WallTime, node::Record, scheduler::JobRow};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Returns the jobs of which the ledger has a row, a state or an open request that pruning does not reach.
+pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<Arc<str>> {
+    let stays = |records: &&[Option<Record>]| records.iter().flatten().any(is_kept);
+    let of = |prefix: &'static str| {
+        let rows = sealed.rows(prefix).filter(move |(_, records)| stays(records));
+        rows.filter_map(move |(key, _)| key.strip_prefix(prefix).map(Arc::from))
+    };
+    let open = requests_in(sealed).filter(|(_, closed)| !closed);
+    let requested = open.map(|(row, _)| Arc::clone(row.job()));
+    of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
+}
+
+/// Returns the keys of everything that the ledger keeps of a job beside the records of its runs.
+pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<Arc<str>> {
+    let of_job = requests_in(sealed).filter(|(row, _)| **row.job() == *job);
+    let requests = of_job.map(|(row, _)| RequestRow::key(row.id()));
+    [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
+}
+
+/// Returns a job's row, and whether all nodes have it. `None` if no node has one, or the row of the highest term is closed.
+///
+/// Of several rows, that of the highest term counts, with the earliest `since` of those with its schedule: the leaders that
+/// wrote the others did not know of it. Where the row of the highest term is closed, the job was removed, and a node that
+/// was away then has nothing newer.
+pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
+    let records = sealed.row(&JobRow::key(job));
+    let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, is_kept(record), record.term));
+    let rank = |(row, kept, _): &(JobRow, bool, _)| (row.rev, *kept, Reverse(row.since));
+    let ((mut row, kept, _), everywhere) = highest(records, read, rank)?;
+    if !kept {
+        return None;
+    }
+    let all = || records.iter().flatten().filter_map(read);
+    // A row that was written before the job was removed does not say when the job came back.
+    let removed = all().filter(|(_, kept, _)| !kept).map(|(row, _, term)| (term, row.rev)).max();
+    let same_schedule = all().filter(|(other, kept, term)| {
+        *kept && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
+    });
+    row.since = same_schedule.map(|(other, ..)| other.since).min().unwrap_or(row.since);
+    Some((row, everywhere))
+}
+
+/// Returns the state that the runs of a job have left.
+pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> StateRow {
+    let read =
+        |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, is_kept(record)));
+    match highest(sealed.row(&SavedState::key(job)), read, |(row, kept)| (row.rev, *kept)) {
+        Some(((row, true), _)) => row,
+        // The revision counts on: the next row written must be the highest.
+        Some(((row, false), _)) => StateRow { text: None, ..row },
+        None => StateRow::default(),
+    }
+}
+
+/// Returns whether a record stays until it is overwritten. Pruning reaches the records of a removed job.
+fn is_kept(record: &Record) -> bool {
+    record.at == FOR_EVER.as_micros()
+}
+
+/// The records that the ledger must keep for the jobs that the seal shows, whether this leader has the jobs or not: a leader
+/// of a later version may follow.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct NeededRecords {
+    window: Duration,
+    /// The earliest record of each job that is unfinished, or the earliest request of it that is open.
+    unfinished: BTreeMap<Arc<str>, WallTime>,
+}
+
+impl NeededRecords {
+    pub(in crate::scheduler) fn find(sealed: &LedgerSnapshot) -> Self {
+        let mut all = Self::default();
+        for job in sealed.rows(JobRow::PREFIX).filter_map(|(key, _)| key.strip_prefix(JobRow::PREFIX)) {
+            let Some((row, _)) = stored_row(sealed, job) else { continue };
+            all.window = all.window.max(row.window.unwrap_or_default());
+            sealed.unfinished(job).for_each(|(_, record)| all.hold(job, WallTime::from_micros(record.at)));
+        }
+        for (row, closed) in requests_in(sealed) {
+            if !closed {
+                all.hold(row.job(), row.oldest());
+            }
+        }
+        all
+    }
+
+    /// Returns the longest window of all jobs.
+    pub(in crate::scheduler) fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// Returns the jobs with unfinished records or requests, each with the earliest time of these.
+    pub(in crate::scheduler) fn unfinished(&self) -> impl Iterator<Item = (&Arc<str>, WallTime)> {
+        self.unfinished.iter().map(|(job, at)| (job, *at))
+    }
+
+    /// Finds again what must be kept for a job, after a run of it was closed.
+    pub(in crate::scheduler) fn refresh(&mut self, job: &str, sealed: &LedgerSnapshot) {
+        if self.unfinished.remove(job).is_none() {
+            return;
+        }
+        sealed.unfinished(job).for_each(|(_, record)| self.hold(job, WallTime::from_micros(record.at)));
+        for (row, _) in requests_in(sealed).filter(|(row, closed)| !closed && **row.job() == *job) {
+            self.hold(job, row.oldest());
+        }
+    }
+
+    /// Keeps nothing more for a job.
+    pub(in crate::scheduler) fn release(&mut self, job: &str) {
+        self.unfinished.remove(job);
+    }
+
+    fn hold(&mut self, job: &str, at: WallTime) {
+        let earliest = self.unfinished.entry(job.into()).or_insert(at);
+        *earliest = at.min(*earliest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        node::FencingToken,
+        scheduler::store::snapshot::tests::{SECOND, at, node, tick_record},
+    };
+
+    fn row(at: WallTime, window: Option<Duration>) -> (Arc<str>, Record) {
+        let value = JobRow { rev: 1, window, ..JobRow::default() }.to_value();
+        (JobRow::key("j"), Record { at: at.as_micros(), term: FencingToken::new(1), last: false, value })
+    }
+
+    fn sealed(row: (Arc<str>, Record)) -> LedgerSnapshot {
+        let nodes = vec![node(at(0), vec![row, tick_record(11, 1, false)]); 2];
+        LedgerSnapshot::new(nodes, 2, SECOND)
+    }
+
+    #[test]
+    fn a_row_says_for_leaders_without_the_job_what_the_ledger_must_keep() {
+        let mut needed = NeededRecords::find(&sealed(row(FOR_EVER, Some(100 * SECOND))));
+        assert_eq!(needed.window(), 100 * SECOND);
+        assert_eq!(needed.unfinished().collect::<Vec<_>>(), [(&"j".into(), at(11))]);
+        needed.release("j");
+        assert_eq!(needed.unfinished().count(), 0);
+        let removed = NeededRecords::find(&sealed(row(at(5), Some(100 * SECOND))));
+        assert!(removed.window().is_zero() && removed.unfinished().count() == 0, "{removed:?}");
+    }
+
+    #[test]
+    fn only_rows_that_pruning_does_not_reach_name_a_job() {
+        assert_eq!(
+            jobs_in_ledger(&sealed(row(FOR_EVER, None))).into_iter().collect::<Vec<_>>(),
+            ["j".into()]
+        );
+        assert!(jobs_in_ledger(&sealed(row(at(5), None))).is_empty());
+    }
+
+    #[test]
+    fn the_state_of_a_removed_job_is_not_read() {
+        let record = |term, at: WallTime, rev, text: &str| {
+            let value = serde_json::to_string(&StateRow { rev, text: Some(text.into()) }).unwrap().into();
+            let record = Record { at: at.as_micros(), term: FencingToken::new(term), last: false, value };
+            (SavedState::key("j"), record)
+        };
+        let old = || node(at(0), vec![record(1, FOR_EVER, 4, "old")]);
+        let removed = node(at(0), vec![record(2, at(5), 5, "old")]);
+        let state = |nodes| stored_state(&LedgerSnapshot::new(nodes, 2, SECOND), "j");
+        assert_eq!(state(vec![old(), old()]).text.as_deref(), Some("old"));
+        assert_eq!(state(vec![removed, old()]), StateRow { rev: 5, text: None });
+    }
+}

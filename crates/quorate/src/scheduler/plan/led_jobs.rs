@@ -1,0 +1,492 @@
+//! The decisions on the leader's jobs: taken over, replaced, removed, due, started, ended, paused.
+
+use crate::scheduler::{
+    plan::{
+        effect::{Effect, RunCompletion, RunOwner, RunStart},
+        job_entry::{FoundJob, JobEntry, RemovedJob, find},
+        job_table::JobTable,
+        known_jobs::row_keys,
+        pending_run::{ActiveRun, PendingRun, RunToClose, SkippedTick},
+        reporter::{CHANGED, NotRun, PAUSED, REMOVED, Reporter},
+    },
+    run::on_leader::{RunEnd, RunSummary},
+    store::snapshot::LedgerSnapshot,
+};
+use crate::{
+    env::WallTime,
+    ledger::LedgerError,
+    node::Record,
+    scheduler::{
+        Delivery, Job, JobRow, RequestId, RunCause, RunOutcome, RunRecord, inherited, run::ExecutionResult,
+    },
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The jobs that the leader has, those that were removed in its term, and the ledger by which it decides on them.
+#[derive(Debug)]
+pub(in crate::scheduler) struct LedJobs {
+    sealed: LedgerSnapshot,
+    table: JobTable,
+    removed: BTreeMap<Arc<str>, RemovedJob>,
+    reporter: Reporter,
+    /// The time up to which the last leader has decided on all ticks.
+    marked: Option<WallTime>,
+    /// The time by which runs are opened to workers before their ticks.
+    ahead: Duration,
+}
+
+/// The consequence of the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduler) enum AfterRun {
+    /// The run has its end: what waited for it goes on.
+    Finished,
+    /// The run goes on, runs again, or is left to the next leader.
+    Unfinished,
+    /// A later term has sealed the ledger: this leader can start nothing more.
+    Superseded,
+}
+
+impl LedJobs {
+    pub(in crate::scheduler) fn new(
+        sealed: LedgerSnapshot,
+        reporter: Reporter,
+        marked: Option<WallTime>,
+        ahead: Duration,
+        max_executing: usize,
+    ) -> Self {
+        Self {
+            sealed,
+            table: JobTable::new(max_executing),
+            removed: BTreeMap::new(),
+            reporter,
+            marked,
+            ahead,
+        }
+    }
+
+    pub(in crate::scheduler) fn sealed(&self) -> &LedgerSnapshot {
+        &self.sealed
+    }
+
+    /// Takes the event that this leader has closed a run: the snapshot has its end from now on.
+    pub(in crate::scheduler) fn settle(&mut self, key: &str) {
+        self.sealed.settle(key);
+    }
+
+    pub(in crate::scheduler) fn table(&self) -> &JobTable {
+        &self.table
+    }
+
+    pub(in crate::scheduler) fn reporter(&self) -> &Reporter {
+        &self.reporter
+    }
+
+    /// Returns whether the leader has the job, or has removed it in this term.
+    pub(in crate::scheduler) fn knows(&self, job: &str) -> bool {
+        self.table.place(job).is_some() || self.removed.contains_key(job)
+    }
+
+    /// Takes a job over from the ledger, or replaces the one of its name.
+    pub(in crate::scheduler) fn take_over(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
+        match self.table.place(&job.name) {
+            Some(place) => self.replace(place, job, now, out),
+            None => self.register(job, now, out),
+        }
+    }
+
+    /// Finds the time from which a job's ticks are due, and has the ledger record it.
+    fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
+        let removed = self.removed.remove(&job.name);
+        let again = removed.is_some();
+        let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
+        let FoundJob { mut entry, closes, is_new, write } = found;
+        entry.plan_mut().open_ahead_by(self.ahead);
+        let next = entry.plan().next().map(|at| job.schedule.format(at));
+        tracing::debug!(job = &*job.name, next, since = ?entry.row().since, "found");
+        let (key, value) = (JobRow::key(&job.name), entry.row().to_value());
+        let state = again.then(|| entry.state().clone());
+        let place = self.table.add(entry, write && is_new);
+        match (write, is_new) {
+            (true, true) => out.push(Effect::Register { place, job: Arc::clone(&job.name), key, value }),
+            (true, false) => out.push(Effect::PutRow { key, value }),
+            _ => {}
+        }
+        out.extend(state.map(Effect::KeepState));
+        let any = !closes.is_empty();
+        for close in closes {
+            self.close(&job, close, out);
+        }
+        if any {
+            self.on_end(place, now, out);
+        }
+    }
+
+    fn replace(&mut self, place: usize, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
+        let Some(Some(replaced)) = self.table.change(place, |entry| entry.replace(job, now)) else { return };
+        if replaced.write {
+            self.put_row(place, out);
+        }
+        if replaced.moved {
+            self.withdraw(place, RunOutcome::SkippedMisfire, CHANGED, out);
+        }
+        self.skip(&replaced.before, replaced.skipped, out);
+    }
+
+    /// Removes a job: nothing more of it starts. Pruning reaches its row, so that the job begins anew if it comes back.
+    /// Returns the requests whose runs are active.
+    pub(in crate::scheduler) fn remove(
+        &mut self,
+        place: usize,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> BTreeSet<RequestId> {
+        let requests = self.active_requests(place);
+        self.table.change(place, |entry| entry.plan_mut().drop_requested());
+        self.withdraw(place, RunOutcome::Cancelled, REMOVED, out);
+        let Some(entry) = self.table.get(place) else { return requests };
+        let (name, removed) = (Arc::clone(&entry.job().name), entry.remove(now));
+        let (key, value) = (JobRow::key(&name), removed.row().to_value());
+        out.push(Effect::CloseRow { key, value, at: now, last: false });
+        self.removed.insert(name, removed);
+        self.table.remove(place);
+        requests
+    }
+
+    /// Closes what the ledger has of a job that has ended: no worker has had it for the ledger's retention.
+    pub(in crate::scheduler) fn end_unknown(&mut self, job: &Arc<str>, now: WallTime, out: &mut Vec<Effect>) {
+        let removed = RemovedJob::of_ended(&self.sealed, job, now);
+        let (key, value) = (JobRow::key(job), removed.row().to_value());
+        out.push(Effect::CloseRow { key, value, at: now, last: false });
+        out.push(Effect::CloseState(removed.state().clone(), now));
+        self.removed.insert(Arc::clone(job), removed);
+    }
+
+    /// Forgets the removed jobs of which the nodes have forgotten everything, since they have pruned what is before `mark`.
+    /// Returns their names.
+    pub(in crate::scheduler) fn forget_removed(&mut self, mark: WallTime) -> Vec<Arc<str>> {
+        let running = |job: &Arc<str>| self.table.entries().any(|entry| entry.job().name == *job);
+        let forgotten: Vec<Arc<str>> = self
+            .removed
+            .iter()
+            .filter(|(job, removed)| removed.is_forgotten(mark) && !running(job))
+            .map(|(job, _)| Arc::clone(job))
+            .collect();
+        for job in &forgotten {
+            let rows = row_keys(&self.sealed, job);
+            self.sealed.forget(job, &rows);
+            self.removed.remove(job);
+        }
+        forgotten
+    }
+
+    /// Takes the end of the write that registers a job.
+    pub(in crate::scheduler) fn registered(&mut self, place: usize) {
+        self.table.registered(place);
+    }
+
+    /// Closes the state and the history of the removed jobs whose last run has ended, unless the job has come back.
+    pub(in crate::scheduler) fn close_ended(&mut self, now: WallTime, out: &mut Vec<Effect>) {
+        for entry in self.table.take_ended() {
+            let name = &entry.job().name;
+            if self.table.place(name).is_none() {
+                out.push(Effect::CloseState(entry.state().clone(), now));
+                out.push(Effect::CloseHistory(Arc::clone(name)));
+            }
+        }
+    }
+
+    /// Decides on the ticks of the job that is due first. Returns false if no job is due.
+    pub(in crate::scheduler) fn plan_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
+        let Some(place) = self.table.pop_due(now) else { return false };
+        let sealed = &self.sealed;
+        let decide = |entry: &mut JobEntry| (Arc::clone(entry.job()), entry.plan_mut().plan_due(sealed, now));
+        let Some((job, decisions)) = self.table.change(place, decide) else { return true };
+        if let Some(tick) = decisions.cancel_for {
+            let why: Arc<str> = format!("for the tick {}", job.schedule.format(tick)).into();
+            self.cancel(place, None, &why, out);
+        }
+        let skipped = !decisions.skipped.is_empty();
+        self.skip(&job, decisions.skipped, out);
+        if skipped {
+            self.on_end(place, now, out);
+        }
+        true
+    }
+
+    /// Starts the first run for which there is room. Returns false if there is none.
+    pub(in crate::scheduler) fn start_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
+        let Some(place) = self.table.pop_ready() else { return false };
+        let start = |entry: &mut JobEntry| {
+            (Arc::clone(entry.job()), entry.state().clone(), entry.plan_mut().start(now))
+        };
+        let Some((job, state, (run, too_late))) = self.table.change(place, start) else { return true };
+        if let Some(run) = run {
+            let active = ActiveRun::new(&run, &job);
+            let here = active.here;
+            self.table.begin(place, active);
+            let start = RunStart { owner: RunOwner::Job(place), job: Arc::clone(&job), state, run };
+            out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
+        }
+        self.skip(&job, too_late, out);
+        true
+    }
+
+    /// Takes the end of a run of the job at `place`.
+    pub(in crate::scheduler) fn end_run(
+        &mut self,
+        place: usize,
+        ended: RunCompletion,
+        stepping_down: bool,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> AfterRun {
+        let Some(job) = self.table.get(place).map(|entry| Arc::clone(entry.job())) else {
+            return AfterRun::Unfinished;
+        };
+        let RunCompletion { key, tick, cause, end, .. } = ended;
+        let again = |jobs: &mut Self, run: PendingRun| {
+            jobs.table.end(place, &key, |entry, _| entry.plan_mut().again(run, now)).flatten()
+        };
+        let shown = || job.schedule.format(tick);
+        match end {
+            Some(RunEnd::Interrupted(ran, run)) if !stepping_down => {
+                let until = again(self, *run).map(|at| job.schedule.format(at));
+                let reason = &*ran.worked.reason;
+                tracing::warn!(
+                    job = &*job.name,
+                    until,
+                    "interrupted within the term; it runs again: {reason}"
+                );
+                return AfterRun::Unfinished;
+            }
+            Some(RunEnd::Met(met, run)) => {
+                let decided = self.on_met(&job, met, *run, out);
+                return match decided {
+                    Some(run) => {
+                        again(self, run);
+                        AfterRun::Unfinished
+                    }
+                    None => {
+                        self.table.end(place, &key, |_, _| ());
+                        AfterRun::Finished
+                    }
+                };
+            }
+            None => {
+                let leave = |entry: &mut JobEntry, run: &ActiveRun| entry.plan_mut().leave_to_next(run.at);
+                self.table.end(place, &key, leave);
+                tracing::error!(
+                    job = &*job.name,
+                    tick = shown(),
+                    "its run panicked; the next leader decides on it"
+                );
+                // A schedule that counts from ends gets no other end than this.
+                let scheduled = cause.request().is_none();
+                return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
+            }
+            _ => self.table.end(place, &key, |_, _| ()),
+        };
+        match end {
+            Some(RunEnd::Ended(end, ran)) => {
+                self.ran(&job, tick, cause, end, ran, out);
+                AfterRun::Finished
+            }
+            Some(RunEnd::Interrupted(ran, _)) => {
+                let reason = &ran.worked.reason;
+                let reason =
+                    format!("told to stop at step-down; it is left to the next leader: {reason}").into();
+                let worked = ExecutionResult { reason, ..ran.worked };
+                self.ran(&job, tick, cause, RunOutcome::Cancelled, RunSummary { worked, ..ran }, out);
+                AfterRun::Unfinished
+            }
+            Some(RunEnd::NotStarted(error)) => self.not_started(&job, tick, cause, &error, out),
+            Some(RunEnd::Abandoned) => {
+                tracing::warn!(job = &*job.name, tick = shown(), "not started: the term ended before");
+                AfterRun::Unfinished
+            }
+            _ => AfterRun::Unfinished,
+        }
+    }
+
+    fn not_started(
+        &self,
+        job: &Arc<Job>,
+        tick: WallTime,
+        cause: RunCause,
+        error: &LedgerError,
+        out: &mut Vec<Effect>,
+    ) -> AfterRun {
+        let shown = job.schedule.format(tick);
+        match error {
+            LedgerError::Superseded { .. } => {
+                tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
+                AfterRun::Superseded
+            }
+            // A leader that the seal did not show has ended the run.
+            LedgerError::Standing(stored) if stored.last => {
+                tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
+                AfterRun::Finished
+            }
+            // At most once: it was started, or may have been, and no leader starts it now.
+            LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
+                let (end, why) = (RunOutcome::Lost, format!("not started: {error}").into());
+                self.report_not_run(job, NotRun { tick, until: None, cause, end, why }, out);
+                AfterRun::Finished
+            }
+            LedgerError::NoMajority(_) => {
+                tracing::warn!(job = &*job.name, tick = shown, "not started: {error}");
+                AfterRun::Unfinished
+            }
+        }
+    }
+
+    fn ran(
+        &self,
+        job: &Arc<Job>,
+        tick: WallTime,
+        cause: RunCause,
+        end: RunOutcome,
+        ran: RunSummary,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(began) = ran.began.filter(|_| cause == RunCause::Scheduled && ran.worker.is_none()) {
+            let by = job.jitters().ripe(tick).until(began);
+            out.push(Effect::CountLate { job: Arc::clone(&job.name), by });
+        }
+        out.push(Effect::Report(Box::new(self.reporter.ran(job, tick, cause, end, ran))));
+    }
+
+    /// Takes a later record than the seal found, which decides on a run. Closes the run, or returns it to go on from that
+    /// record.
+    fn on_met(
+        &self,
+        job: &Arc<Job>,
+        met: Record,
+        run: PendingRun,
+        out: &mut Vec<Effect>,
+    ) -> Option<PendingRun> {
+        let written = RunRecord::parse(&met.value);
+        let run = PendingRun { seen: Some(met), unknown: false, ..run };
+        match (written, job.delivery) {
+            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
+                let end = inherited(end, run.remembering);
+                self.close(job, RunToClose { run, end, why: Some(outcome) }, out);
+                None
+            }
+            (Ok(RunRecord::Started { .. }) | Err(_), Delivery::AtMostOnce) => {
+                self.close(job, RunToClose { run, end: RunOutcome::Lost, why: None }, out);
+                None
+            }
+            _ => Some(run),
+        }
+    }
+
+    /// Takes the end of a run or of skipped ticks, from which the schedule of the job may count.
+    pub(in crate::scheduler) fn on_end(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
+        let Some(entry) = self.table.get(place) else { return };
+        // The row of a removed job is closed.
+        if self.table.place(&entry.job().name) != Some(place) {
+            return;
+        }
+        if self.table.change(place, |entry| entry.on_end(now)) == Some(true) {
+            self.put_row(place, out);
+        }
+    }
+
+    /// Pauses a job on a request, unless the request has done so before, or the job is paused.
+    pub(in crate::scheduler) fn pause(
+        &mut self,
+        place: usize,
+        request: RequestId,
+        by: &Arc<str>,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, by, now)?));
+        let Some((job, skipped)) = self.table.change(place, pause).flatten() else { return false };
+        self.withdraw(place, RunOutcome::SkippedPaused, PAUSED, out);
+        self.skip(&job, skipped, out);
+        true
+    }
+
+    /// Resumes a job on a request, unless the request has done so before, or the job is not paused.
+    pub(in crate::scheduler) fn resume(
+        &mut self,
+        place: usize,
+        request: RequestId,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let resume = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.resume(request, now)?));
+        let Some((job, (paused, span))) = self.table.change(place, resume).flatten() else { return false };
+        if let Some((first, last)) = span {
+            let why = format!("the job was paused by {}", paused.by).into();
+            let until = (first != last).then_some(last);
+            let (cause, end) = (RunCause::Scheduled, RunOutcome::SkippedPaused);
+            self.report_not_run(&job, NotRun { tick: first, until, cause, end, why }, out);
+        }
+        true
+    }
+
+    /// Cancels the active runs of a job, or the one of a tick. Returns their number.
+    pub(in crate::scheduler) fn cancel(
+        &self,
+        place: usize,
+        tick: Option<WallTime>,
+        why: &Arc<str>,
+        out: &mut Vec<Effect>,
+    ) -> usize {
+        let Some(entry) = self.table.get(place) else { return 0 };
+        let before = out.len();
+        let runs = entry.plan().active().iter().filter(|run| tick.is_none_or(|tick| tick == run.tick));
+        out.extend(runs.map(|run| Effect::Cancel { key: Arc::clone(&run.key), why: Arc::clone(why) }));
+        out.len() - before
+    }
+
+    /// Lets a requested run wait for its turn.
+    pub(in crate::scheduler) fn add_requested(&mut self, place: usize, run: PendingRun) {
+        self.table.change(place, |entry| entry.plan_mut().add_requested(run));
+    }
+
+    /// Drops the requested runs of a job that wait.
+    pub(in crate::scheduler) fn drop_requested(&mut self, place: usize) {
+        self.table.change(place, |entry| entry.plan_mut().drop_requested());
+    }
+
+    /// Returns the requests of which a run of the job is active.
+    pub(in crate::scheduler) fn active_requests(&self, place: usize) -> BTreeSet<RequestId> {
+        let active = self.table.get(place).into_iter().flat_map(|entry| entry.plan().active());
+        active.filter_map(|run| run.request).collect()
+    }
+
+    /// Closes a run under this term, and reports its end.
+    pub(in crate::scheduler) fn close(&self, job: &Arc<Job>, close: RunToClose, out: &mut Vec<Effect>) {
+        out.push(Effect::Report(Box::new(self.reporter.closed(job, close))));
+    }
+
+    /// Reports ticks that did not run.
+    pub(in crate::scheduler) fn report_not_run(&self, job: &Arc<Job>, ticks: NotRun, out: &mut Vec<Effect>) {
+        out.push(Effect::Report(Box::new(self.reporter.not_run(job, ticks))));
+    }
+
+    fn skip(&self, job: &Arc<Job>, skipped: Vec<SkippedTick>, out: &mut Vec<Effect>) {
+        let reports = skipped.into_iter().filter_map(|tick| self.reporter.skipped(job, tick, &self.sealed));
+        out.extend(reports.map(|report| Effect::Report(Box::new(report))));
+    }
+
+    /// Ends the runs of a job that are open, unless a worker has taken them.
+    fn withdraw(&self, place: usize, end: RunOutcome, why: &str, out: &mut Vec<Effect>) {
+        let Some(entry) = self.table.get(place) else { return };
+        let open = entry.plan().active().iter().filter(|run| !run.here);
+        out.extend(open.map(|run| Effect::Withdraw { key: Arc::clone(&run.key), end, why: why.into() }));
+    }
+
+    fn put_row(&self, place: usize, out: &mut Vec<Effect>) {
+        let Some(entry) = self.table.get(place) else { return };
+        out.push(Effect::PutRow { key: JobRow::key(&entry.job().name), value: entry.row().to_value() });
+    }
+}

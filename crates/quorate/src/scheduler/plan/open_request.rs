@@ -1,0 +1,373 @@
+//! A request for runs, from its acceptance until all its runs have ended.
+//!
+//! The runs are made one after another. The request's row in the ledger says how far they are, so that the next leader goes
+//! on there: the records of the runs before are not needed any more. The time at which the row was last advanced is the
+//! earliest time of a record of every run that follows, for none of them can have been started before.
+
+use crate::scheduler::{
+    plan::pending_run::{PendingRun, RunToClose},
+    store::{
+        row_writer::highest,
+        snapshot::{Decided, LedgerSnapshot},
+    },
+};
+use crate::{
+    env::WallTime,
+    node::Record,
+    scheduler::{
+        Decision, Job, JobAction, JobRequest, JobResponse, RequestId, RunCause, RunKey, RunRecord,
+        SkipReason, inherited, store::FOR_EVER,
+    },
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// The most runs of one request.
+pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
+/// The number of ticks up to which a request for more is counted, for the text of its refusal.
+const COUNTED_MAX: usize = 100_000;
+/// The beginning of the keys of rows.
+const PREFIX: &str = "ask/";
+
+/// The beginning of the keys of requested runs.
+const RUN_PREFIX: &str = "run/";
+
+/// The row of a request in the ledger, under `ask/ID`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(in crate::scheduler) struct RequestRow {
+    request: JobRequest,
+    answer: JobResponse,
+    /// The schedule that gives the ticks of a backfill.
+    schedule: Arc<str>,
+    /// The runs of ticks before this have ended.
+    next: Option<WallTime>,
+    /// When the last of them ended.
+    moved: WallTime,
+}
+
+/// A request whose runs have not all ended.
+#[derive(Debug)]
+pub(in crate::scheduler) struct OpenRequest {
+    row: RequestRow,
+    /// The job when the request was accepted, for reports after the job is removed.
+    job: Arc<Job>,
+    ticks: VecDeque<WallTime>,
+}
+
+/// The next step of an open request.
+#[derive(Debug, PartialEq)]
+pub(in crate::scheduler) enum NextRun {
+    /// Make this run.
+    Run(PendingRun),
+    /// Close this run: its end is in a record that is not known to have had a majority.
+    Close(Box<RunToClose>),
+    /// Leave this run out, for this reason.
+    Skip(PendingRun, SkipReason),
+    /// Close the request: all its runs have ended.
+    Finished,
+}
+
+impl RequestRow {
+    /// Returns the key of a request's row.
+    pub(in crate::scheduler) fn key(id: RequestId) -> Arc<str> {
+        format!("{PREFIX}{id}").into()
+    }
+
+    pub(in crate::scheduler) fn id(&self) -> RequestId {
+        self.request.id
+    }
+
+    /// Returns the name of the request's job.
+    pub(in crate::scheduler) fn job(&self) -> &Arc<str> {
+        self.request.what.job()
+    }
+
+    pub(in crate::scheduler) fn answer(&self) -> &JobResponse {
+        &self.answer
+    }
+
+    pub(in crate::scheduler) fn to_value(&self) -> Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+
+    /// Returns the time before which the ledger may forget.
+    pub(in crate::scheduler) fn oldest(&self) -> WallTime {
+        self.moved
+    }
+
+    /// Returns a request as the nodes have it, and whether it is closed.
+    fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
+        let read = |record: &Record| {
+            let row: Self = serde_json::from_str(&record.value).ok()?;
+            Some((row, record.last || record.at != FOR_EVER.as_micros()))
+        };
+        highest(records, read, |(row, closed)| (*closed, row.moved, row.next)).map(|(found, _)| found)
+    }
+}
+
+impl OpenRequest {
+    /// Accepts a request for runs at `now`.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub(in crate::scheduler) fn accept(
+        request: JobRequest,
+        job: &Arc<Job>,
+        now: WallTime,
+    ) -> Result<Self, Arc<str>> {
+        let ticks = ticks(&request.what, request.at, job)?;
+        let count = ticks.len();
+        let text = match count {
+            1 => "1 run will be made".to_owned(),
+            _ => format!("{count} runs will be made, one after another"),
+        };
+        let answer = JobResponse::Accepted { text: text.into(), count: count as u64 };
+        let schedule = job.schedule.to_string().into();
+        let next = ticks.front().copied();
+        let row = RequestRow { request, answer, schedule, next, moved: now };
+        Ok(Self { row, job: Arc::clone(job), ticks })
+    }
+
+    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, no run of a backfill is left.
+    pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
+        let same = *row.schedule == *job.schedule.to_string();
+        let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();
+        let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
+        Self { row, job: Arc::clone(job), ticks }
+    }
+
+    /// Decides on the next of its runs.
+    pub(in crate::scheduler) fn next(&self, job: &Job, sealed: &LedgerSnapshot) -> NextRun {
+        let Some(&tick) = self.ticks.front() else { return NextRun::Finished };
+        let (id, at) = (self.row.request.id, self.row.moved);
+        let cause = self.cause();
+        let key = run_key(id, &job.name, tick);
+        let Decided { decision, seen, unknown, remembering, unsettled } =
+            sealed.decide(job.delivery, &key, at);
+        let not_before = at;
+        let run =
+            PendingRun { tick, cause, key, at, remembering, not_before, seen, unknown, interruptions: 0 };
+        if let Some(record) = unsettled
+            && let Ok(RunRecord::Closed { end, outcome, .. }) = RunRecord::parse(&record.value)
+        {
+            let (end, run) = (inherited(end, remembering), PendingRun { seen: Some(record), ..run });
+            return NextRun::Close(Box::new(RunToClose { run, end, why: Some(outcome) }));
+        }
+        match decision {
+            Decision::Run | Decision::AskAgain => NextRun::Run(run),
+            Decision::Skip(why) => NextRun::Skip(run, why),
+        }
+    }
+
+    /// Returns the cause of its runs.
+    pub(in crate::scheduler) fn cause(&self) -> RunCause {
+        let id = self.row.request.id;
+        match self.row.request.what {
+            JobAction::Trigger { .. } => RunCause::Triggered { id },
+            _ => RunCause::Backfilled { id },
+        }
+    }
+
+    /// Takes the end of its next run at `now`.
+    pub(in crate::scheduler) fn on_run_end(&mut self, now: WallTime) {
+        self.ticks.pop_front();
+        self.row.next = self.ticks.front().copied();
+        self.row.moved = now;
+    }
+
+    /// Returns the ticks of its runs that have not ended.
+    pub(in crate::scheduler) fn remaining(&self) -> &VecDeque<WallTime> {
+        &self.ticks
+    }
+
+    /// Drops all runs but the active one.
+    pub(in crate::scheduler) fn keep_active(&mut self) {
+        self.ticks.truncate(1);
+    }
+
+    /// Drops all runs.
+    pub(in crate::scheduler) fn drop_all(&mut self) {
+        self.ticks.clear();
+        self.row.next = None;
+    }
+
+    pub(in crate::scheduler) fn row(&self) -> &RequestRow {
+        &self.row
+    }
+
+    pub(in crate::scheduler) fn job(&self) -> &Arc<Job> {
+        &self.job
+    }
+}
+
+/// Returns the requests in the sealed ledger, each with whether it is closed.
+pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = (RequestRow, bool)> {
+    sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records))
+}
+
+/// Returns the key of a requested run.
+fn run_key(id: RequestId, job: &str, tick: WallTime) -> Arc<str> {
+    format!("{RUN_PREFIX}{id}/{job}/{:020}", tick.as_micros()).into()
+}
+
+/// Returns the job and the tick of a run of the ledger, scheduled or requested; `None` for another key.
+pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(Arc<str>, WallTime)> {
+    let Some(rest) = key.strip_prefix(RUN_PREFIX) else {
+        let key = RunKey::parse(key).ok()??;
+        return Some((key.job, key.tick));
+    };
+    let (job, micros) = rest.split_once('/')?.1.rsplit_once('/')?;
+    Some((job.into(), WallTime::from_micros(micros.parse().ok()?)))
+}
+
+/// Returns the ticks of a request.
+///
+/// # Errors
+/// The reason why it is refused.
+fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
+    let (from, until) = match what {
+        JobAction::Backfill { from, until, .. } => (*from, *until),
+        _ => return Ok([asked].into()),
+    };
+    let schedule = &job.schedule;
+    if schedule.is_after_end() {
+        return Err(format!(
+            "{} is due some time after each end, so that no span holds ticks of it",
+            job.name
+        )
+        .into());
+    }
+    let show = |at| schedule.format(at);
+    if until <= from {
+        let why = format!("the span from {} until {} is empty: its end is excluded", show(from), show(until));
+        return Err(why.into());
+    }
+    let upto = |at: &WallTime| schedule.next_after(*at).filter(|tick| *tick < until);
+    let before = from - std::time::Duration::from_micros(1);
+    let mut walk = std::iter::successors(upto(&before), upto);
+    let ticks: VecDeque<WallTime> = walk.by_ref().take(BACKFILL_MAX).collect();
+    let more = walk.take(COUNTED_MAX - BACKFILL_MAX).count();
+    match (ticks.len(), more) {
+        (0, _) => Err(format!("{} has no tick from {} until {}", job.name, show(from), show(until)).into()),
+        (_, 0) => Ok(ticks),
+        (few, more) => {
+            let least = if few + more >= COUNTED_MAX { "at least " } else { "" };
+            let why = format!(
+                "the span holds {least}{} ticks; ask for at most {BACKFILL_MAX} at a time",
+                few + more
+            );
+            Err(why.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        node::FencingToken,
+        scheduler::{Delivery, RunRecord, every},
+    };
+    use {
+        super::*,
+        crate::scheduler::store::snapshot::tests::{SECOND, at, node},
+    };
+
+    fn job() -> Arc<Job> {
+        Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) }).into()
+    }
+
+    fn request(from: u64, until: u64) -> JobRequest {
+        let what = JobAction::Backfill { job: "j".into(), from: at(from), until: at(until) };
+        let id = RequestId::from_u128(1);
+        JobRequest { id, by: "me".into(), at: at(5_000), valid_for: 60 * SECOND, what }
+    }
+
+    fn ledger(records: Vec<(Arc<str>, Record)>) -> LedgerSnapshot {
+        LedgerSnapshot::new(vec![node(at(0), records), node(at(0), vec![]), node(at(0), vec![])], 2, SECOND)
+    }
+
+    #[test]
+    fn a_backfill_includes_the_beginning_of_its_span_and_not_the_end() {
+        let open = OpenRequest::accept(request(10, 13), &job(), at(5_000)).unwrap();
+        assert_eq!(open.ticks, [at(10), at(11), at(12)]);
+        let JobResponse::Accepted { count, .. } = open.row.answer else { panic!("accepted") };
+        assert_eq!(count, 3);
+        let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
+        assert_eq!(
+            OpenRequest::accept(trigger, &job(), at(5_001)).unwrap().ticks,
+            [at(5_000)],
+            "the time of the request"
+        );
+    }
+
+    #[test]
+    fn a_span_that_is_too_long_or_empty_is_refused_with_the_number_of_its_ticks() {
+        let why = |from, until| OpenRequest::accept(request(from, until), &job(), at(0)).unwrap_err();
+        assert!(why(10, 10).contains("is empty"));
+        assert!(OpenRequest::accept(request(0, 1_000), &job(), at(0)).is_ok());
+        assert!(why(0, 1_001).contains("holds 1001 ticks; ask for at most 1000"), "{}", why(0, 1_001));
+        assert!(why(0, 2_000_000).contains("holds at least 100000 ticks"));
+        let daily = crate::scheduler::Cron::parse("0 3 1 1 *").unwrap();
+        let rare = Job::new("j", daily, |_| async { Ok::<(), String>(()) });
+        assert!(OpenRequest::accept(request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
+    }
+
+    #[test]
+    fn the_next_leader_goes_on_from_the_row() {
+        let mut open = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        open.on_run_end(at(5_001));
+        let record = |row: &RequestRow, term| {
+            let term = FencingToken::new(term);
+            Record { at: FOR_EVER.as_micros(), term, last: false, value: row.to_value() }
+        };
+        let (found, over) = RequestRow::find(&[None, Some(record(&open.row, 3))]).unwrap();
+        assert!(!over);
+        let resumed = OpenRequest::resume(found, &job());
+        assert_eq!((resumed.remaining(), resumed.row.oldest()), (open.remaining(), at(5_001)));
+        let slower = Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        assert!(
+            OpenRequest::resume(open.row.clone(), &slower.into()).remaining().is_empty(),
+            "its ticks are not those of the request"
+        );
+        let closed = Record { at: 7, last: true, ..record(&open.row, 3) };
+        assert!(RequestRow::find(&[Some(closed), None]).unwrap().1);
+    }
+
+    #[test]
+    fn a_run_that_may_have_started_does_not_run_again_under_at_most_once() {
+        let open = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        let NextRun::Run(start) = open.next(&job(), &ledger(vec![])) else { panic!("no record exists") };
+        assert_eq!((start.tick, start.at), (at(10), at(5_000)));
+        let recorded = |last| {
+            let (at, term) = (at(5_000), FencingToken::new(1));
+            let done = || RunRecord::done("w", SECOND, "").remembered(at, term);
+            let record = if last { done() } else { RunRecord::started("w") }.into_record(at, term);
+            let found = || {
+                node(
+                    crate::scheduler::store::snapshot::tests::at(0),
+                    vec![(start.key.clone(), record.clone())],
+                )
+            };
+            LedgerSnapshot::new(vec![found(), found()], 2, SECOND)
+        };
+        let once = (*job()).clone().delivery(Delivery::AtMostOnce);
+        let NextRun::Skip(lost, SkipReason::Started) = open.next(&once, &recorded(false)) else {
+            panic!("started")
+        };
+        assert!(lost.seen.is_some());
+        assert!(matches!(open.next(&once, &recorded(true)), NextRun::Skip(_, SkipReason::Final)));
+        let NextRun::Run(again) = open.next(&job(), &recorded(false)) else {
+            panic!("at least once runs it again")
+        };
+        assert!(again.seen.is_some());
+        let forgetful = LedgerSnapshot::new(vec![node(at(5_000), vec![]); 3], 2, SECOND);
+        assert!(matches!(open.next(&once, &forgetful), NextRun::Skip(_, SkipReason::Unknown)));
+    }
+
+    #[test]
+    fn the_job_and_the_tick_of_a_run_are_read_from_its_key() {
+        let id = RequestId::from_u128(7);
+        assert_eq!(job_and_tick(&run_key(id, "a/b", at(3))), Some(("a/b".into(), at(3))));
+        assert_eq!(job_and_tick(&RunKey::new("a/b", at(3)).key()), Some(("a/b".into(), at(3))));
+        assert_eq!(["open", "job/j", "run/x", "tick/j"].map(job_and_tick), [None, None, None, None]);
+    }
+}

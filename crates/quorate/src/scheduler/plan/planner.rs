@@ -1,0 +1,331 @@
+//! The leader's decisions, as a pure state machine: each event, with the time, returns the effects for the event loop.
+
+use crate::scheduler::{
+    plan::{
+        effect::{Effect, RunCompletion, RunOwner},
+        known_jobs::{NeededRecords, jobs_in_ledger},
+        led_jobs::{AfterRun, LedJobs},
+        record_life::{AHEAD_MAX, held, kept, low_water, window},
+        reporter::Reporter,
+        requests::{Asked, Granted, Requests, close_requests_of},
+        unknown_runs::UnknownRuns,
+    },
+    run::on_leader::RunEnd,
+    store::{row_writer::highest, snapshot::LedgerSnapshot},
+};
+use crate::{
+    env::WallTime,
+    ledger::LedgerError,
+    node::{FencingToken, Record},
+    scheduler::{Job, JobRequest, JobResponse},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
+
+/// The most jobs that one event takes over or decides on, so that other tasks get their turn: the lease must be extended.
+const JOBS_AT_ONCE: usize = 100;
+/// The key of the mark: the row that says up to when all ticks have been decided on.
+const MARK: &str = "looked";
+
+/// The leader to plan for.
+#[derive(Debug)]
+pub(in crate::scheduler) struct LeaderSettings {
+    pub(in crate::scheduler) group: Arc<str>,
+    pub(in crate::scheduler) worker: Arc<str>,
+    pub(in crate::scheduler) term: FencingToken,
+    /// When the term began.
+    pub(in crate::scheduler) began: WallTime,
+    /// The TTL of the leader's lease.
+    pub(in crate::scheduler) ttl: Duration,
+    /// The most runs that the leader executes at once.
+    pub(in crate::scheduler) max_running: usize,
+}
+
+/// The decisions of one term.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Planner {
+    group: Arc<str>,
+    jobs: LedJobs,
+    requests: Requests,
+    unknown_runs: UnknownRuns,
+    needed: NeededRecords,
+    /// Jobs to take over, or to replace.
+    to_take: VecDeque<Arc<Job>>,
+    /// Jobs to take over once the watches of their open runs have ended.
+    deferred: BTreeMap<Arc<str>, Arc<Job>>,
+    /// All jobs of the beginning of the term, and the requests of earlier leaders, are taken over.
+    is_complete: bool,
+    /// The time up to which this leader has decided on all ticks.
+    decided: Option<WallTime>,
+    /// It is logged that the ledger forgets unfinished runs.
+    warned: bool,
+    superseded: bool,
+}
+
+impl Planner {
+    pub(in crate::scheduler) fn new(sealed: LedgerSnapshot, settings: LeaderSettings) -> Self {
+        let LeaderSettings { group, worker, term, began, ttl, max_running } = settings;
+        let read = |record: &Record| record.value.parse().ok().map(WallTime::from_micros);
+        let marked = highest(sealed.row(MARK), read, |at| *at).map(|(at, _)| at);
+        let needed = NeededRecords::find(&sealed);
+        let reporter = Reporter::new(worker, term, began);
+        Self {
+            group,
+            jobs: LedJobs::new(sealed, reporter, marked, (ttl * 2).min(AHEAD_MAX), max_running),
+            requests: Requests::default(),
+            unknown_runs: UnknownRuns::default(),
+            needed,
+            to_take: VecDeque::new(),
+            deferred: BTreeMap::new(),
+            is_complete: false,
+            decided: None,
+            warned: false,
+            superseded: false,
+        }
+    }
+
+    /// Returns whether jobs wait to be taken over.
+    pub(in crate::scheduler) fn has_jobs_to_take(&self) -> bool {
+        !self.to_take.is_empty()
+    }
+
+    /// Returns whether the leader has taken over the jobs and the requests that there were when its term began. Before, a
+    /// request may not find its job, and nothing may be forgotten.
+    pub(in crate::scheduler) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Returns whether a later term has sealed the ledger: nothing more can be started.
+    pub(in crate::scheduler) fn is_superseded(&self) -> bool {
+        self.superseded
+    }
+
+    /// Returns the number of runs that the leader executes.
+    pub(in crate::scheduler) fn executing(&self) -> usize {
+        self.jobs.table().executing()
+    }
+
+    /// Returns when the next job is due.
+    pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
+        self.jobs.table().next_due()
+    }
+
+    /// Returns the writer of reports.
+    pub(in crate::scheduler) fn reporter(&self) -> &Reporter {
+        self.jobs.reporter()
+    }
+
+    /// Takes the registry's jobs as they are now. Jobs that are gone are removed at once, the others are taken over by
+    /// [`Planner::take_over`].
+    pub(in crate::scheduler) fn change(
+        &mut self,
+        jobs: BTreeMap<Arc<str>, Arc<Job>>,
+        now: WallTime,
+    ) -> Vec<Effect> {
+        let mut out = Vec::new();
+        let names = self.jobs.table().names();
+        let gone: Vec<_> = names.filter(|(name, _)| !jobs.contains_key(*name)).collect();
+        let gone: Vec<(Arc<str>, usize)> =
+            gone.into_iter().map(|(name, place)| (Arc::clone(name), place)).collect();
+        for (name, place) in gone {
+            let active = self.jobs.remove(place, now, &mut out);
+            self.requests.drop_job(&name, &active, &self.jobs, now, &mut out);
+            self.jobs.close_ended(now, &mut out);
+        }
+        self.to_take = jobs.into_values().collect();
+        self.deferred.clear();
+        out
+    }
+
+    /// Takes over some of the jobs. After the last of them it takes over the requests that were open when the term began,
+    /// and begins to watch the open runs of other jobs.
+    pub(in crate::scheduler) fn take_over(&mut self, now: WallTime) -> Vec<Effect> {
+        let mut out = Vec::new();
+        for _ in 0..JOBS_AT_ONCE {
+            let Some(job) = self.to_take.pop_front() else { break };
+            if self.unknown_runs.release(&job.name, &mut out) {
+                self.deferred.insert(Arc::clone(&job.name), job);
+            } else {
+                self.jobs.take_over(job, now, &mut out);
+            }
+        }
+        if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
+            self.requests.resume(&mut self.jobs, now, &mut out);
+            self.unknown_runs.watch(self.jobs.sealed(), |job| self.jobs.knows(job), &mut out);
+        }
+        out
+    }
+
+    /// Decides on the jobs that are due. Returns whether more of them are.
+    pub(in crate::scheduler) fn plan_due(&mut self, now: WallTime) -> (Vec<Effect>, bool) {
+        let mut out = Vec::new();
+        for _ in 0..JOBS_AT_ONCE {
+            if !self.jobs.plan_next(now, &mut out) {
+                break;
+            }
+        }
+        let more = self.next_due().is_some_and(|at| at <= now);
+        if !more && self.to_take.is_empty() && self.deferred.is_empty() {
+            self.decided = self.decided.max(Some(now));
+        }
+        (out, more)
+    }
+
+    /// Starts the runs for which there is room, in order.
+    pub(in crate::scheduler) fn start_ready(&mut self, now: WallTime) -> Vec<Effect> {
+        let mut out = Vec::new();
+        while self.jobs.start_next(now, &mut out) {}
+        out
+    }
+
+    /// Takes the end of the write that registers the job at `place`.
+    pub(in crate::scheduler) fn registered(&mut self, place: usize, now: WallTime) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.jobs.registered(place);
+        self.jobs.close_ended(now, &mut out);
+        out
+    }
+
+    /// Takes the end of a run. `stepping_down` is true once the term is to end.
+    pub(in crate::scheduler) fn run_ended(
+        &mut self,
+        ended: RunCompletion,
+        stepping_down: bool,
+        now: WallTime,
+    ) -> Vec<Effect> {
+        let mut out = Vec::new();
+        let (RunOwner::Job(place), cause) = (ended.owner, ended.cause) else {
+            self.watch_ended(ended, &mut out);
+            return out;
+        };
+        match (self.jobs.end_run(place, ended, stepping_down, now, &mut out), cause.request()) {
+            (AfterRun::Finished, Some(id)) => self.requests.on_run_end(id, &mut self.jobs, now, &mut out),
+            (AfterRun::Finished, None) => self.jobs.on_end(place, now, &mut out),
+            (AfterRun::Superseded, _) => self.superseded = true,
+            (AfterRun::Unfinished, _) => {}
+        }
+        self.jobs.close_ended(now, &mut out);
+        out
+    }
+
+    /// Takes the end of the watch of a run whose job the leader does not have.
+    fn watch_ended(&mut self, ended: RunCompletion, out: &mut Vec<Effect>) {
+        let RunCompletion { key, tick, cause, end, .. } = ended;
+        let Some(job) = self.unknown_runs.end(&key) else { return };
+        match end {
+            Some(RunEnd::Ended(end, ran)) => {
+                let report = self.jobs.reporter().ran(&job, tick, cause, end, ran);
+                out.push(Effect::Report(Box::new(report)));
+                self.jobs.settle(&key);
+                self.needed.refresh(&job.name, self.jobs.sealed());
+            }
+            Some(RunEnd::NotStarted(error)) => {
+                self.superseded |= matches!(error, LedgerError::Superseded { .. });
+                tracing::warn!(job = &*job.name, run = &*key, "cannot watch an open run: {error}");
+            }
+            None => tracing::error!(job = &*job.name, run = &*key, "the watch of an open run panicked"),
+            // A leader that has the job goes on with it.
+            Some(_) => {}
+        }
+        if !self.unknown_runs.jobs().contains(&job.name) {
+            self.to_take.extend(self.deferred.remove(&job.name));
+        }
+    }
+
+    /// Decides on a request. `is_open` is false once the leader starts nothing more.
+    pub(in crate::scheduler) fn ask(
+        &mut self,
+        request: JobRequest,
+        is_open: bool,
+        now: WallTime,
+    ) -> (Vec<Effect>, Asked) {
+        let mut out = Vec::new();
+        let asked = self.requests.ask(request, is_open, &mut self.jobs, now, &mut out);
+        (out, asked)
+    }
+
+    /// Takes the event that the row of a request is stored. Returns the answer.
+    pub(in crate::scheduler) fn stored(
+        &mut self,
+        granted: Granted,
+        now: WallTime,
+    ) -> (Vec<Effect>, JobResponse) {
+        let mut out = Vec::new();
+        let answer = self.requests.stored(granted, &mut self.jobs, now, &mut out);
+        (out, answer)
+    }
+
+    /// Takes the event that the row of a request cannot be stored.
+    pub(in crate::scheduler) fn not_stored(&mut self) {
+        self.requests.not_stored();
+    }
+
+    /// Returns the mark to write, once there is one: the next leader enters the ticks after it as missed that no leader ran.
+    pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
+        let value = self.decided?.as_micros().to_string().into();
+        Some(Effect::PutRow { key: MARK.into(), value })
+    }
+
+    /// Returns the time before which no job needs the ledger's records.
+    pub(in crate::scheduler) fn low_water(&mut self, now: WallTime) -> WallTime {
+        let jobs = &self.jobs;
+        let unfinished = jobs.table().entries().filter_map(|entry| entry.plan().oldest());
+        // The leader knows what its own jobs need. Another leader may need the records of other jobs.
+        let of_others = self.needed.unfinished().filter(|(job, _)| !jobs.knows(job)).map(|(_, at)| at);
+        let oldest = unfinished.chain(self.requests.oldest()).chain(of_others).min();
+        let led = || jobs.table().entries().map(|entry| &**entry.job());
+        let offset = jobs.sealed().max_clock_offset;
+        let kept_here = kept(led().map(window).max().unwrap_or_default(), offset);
+        let wanted = oldest.unwrap_or(now).min(now - kept(self.needed.window(), offset));
+        let mark = low_water(now, kept_here, Some(wanted), held(led()));
+        if oldest.is_some_and(|oldest| oldest < mark) && !mem::replace(&mut self.warned, true) {
+            tracing::warn!(
+                group = &*self.group,
+                "the ledger forgets runs that have been unfinished for too long: the next leader does not run them again"
+            );
+        }
+        mark
+    }
+
+    /// Takes the event that the ledger has forgotten what is before `mark`.
+    pub(in crate::scheduler) fn pruned(&mut self, mark: WallTime) {
+        for job in self.jobs.forget_removed(mark) {
+            self.needed.release(&job);
+        }
+    }
+
+    /// Returns the jobs that the ledger knows and the leader does not: some of them may have ended.
+    pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
+        let mut unknown = jobs_in_ledger(self.jobs.sealed());
+        unknown.extend(self.unknown_runs.jobs());
+        unknown.retain(|job| !self.jobs.knows(job));
+        unknown
+    }
+
+    /// Takes the event that no worker has had these jobs for the ledger's retention: closes what the ledger has of them.
+    pub(in crate::scheduler) fn jobs_ended(&mut self, ended: Vec<Arc<str>>, now: WallTime) -> Vec<Effect> {
+        let mut out = Vec::new();
+        for job in ended {
+            if self.jobs.knows(&job) || self.deferred.contains_key(&job) {
+                continue;
+            }
+            tracing::info!(
+                group = &*self.group,
+                job = &*job,
+                "forgotten: no worker has had this job for the ledger's retention"
+            );
+            self.jobs.end_unknown(&job, now, &mut out);
+            out.extend(close_requests_of(&job, &self.jobs, now));
+            self.unknown_runs.end_job(&job, &mut out);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+#[path = "planner_tests.rs"]
+mod tests;

@@ -1,0 +1,278 @@
+use super::*;
+use crate::scheduler::{
+    Delivery, JobRow, OpenRun, Placement, RunCause, RunKey, RunOnce, RunOutcome, RunRecord, delay, every,
+    plan::effect::RunStart,
+    run::{ExecutionEnd, ExecutionResult, on_leader::RunSummary},
+    store::{
+        FOR_EVER,
+        snapshot::tests::{SECOND, at, node, sealed},
+    },
+};
+
+fn settings() -> LeaderSettings {
+    LeaderSettings {
+        group: "g".into(),
+        worker: "me".into(),
+        term: FencingToken::new(9),
+        began: at(1),
+        ttl: SECOND,
+        max_running: usize::MAX,
+    }
+}
+
+fn job(name: &str) -> Job {
+    let job = Job::new(name, every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    job.misfire(RunOnce::within(10 * SECOND))
+}
+
+fn registry(jobs: impl IntoIterator<Item = Job>) -> BTreeMap<Arc<str>, Arc<Job>> {
+    jobs.into_iter().map(|job| (Arc::clone(&job.name), Arc::new(job))).collect()
+}
+
+/// Takes all jobs over, and registers those that are new.
+fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    loop {
+        effects.extend(planner.take_over(at(now)));
+        if !planner.has_jobs_to_take() {
+            break;
+        }
+    }
+    let places = |effect: &Effect| match effect {
+        Effect::Register { place, .. } => Some(*place),
+        _ => None,
+    };
+    let places: Vec<usize> = effects.iter().filter_map(places).collect();
+    for place in places {
+        effects.extend(planner.registered(place, at(now)));
+    }
+    effects
+}
+
+fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64) -> (Planner, Vec<Effect>) {
+    let mut planner = Planner::new(sealed, settings());
+    let mut effects = planner.change(registry(jobs), at(now));
+    effects.extend(take_over(&mut planner, now));
+    (planner, effects)
+}
+
+/// Decides and starts as of `now`; returns the runs that start.
+fn starts(planner: &mut Planner, now: u64) -> Vec<RunStart> {
+    let (mut effects, _) = planner.plan_due(at(now));
+    effects.extend(planner.start_ready(at(now)));
+    runs(effects)
+}
+
+fn runs(effects: Vec<Effect>) -> Vec<RunStart> {
+    let run = |effect| match effect {
+        Effect::Execute(start) | Effect::Open(start) => Some(start),
+        _ => None,
+    };
+    effects.into_iter().filter_map(run).collect()
+}
+
+fn completion(start: &RunStart, end: Option<RunEnd>) -> RunCompletion {
+    let (owner, key) = (start.owner, Arc::clone(&start.run.key));
+    RunCompletion { owner, key, tick: start.run.tick, cause: start.run.cause, end }
+}
+
+fn done() -> RunSummary {
+    let worked = ExecutionResult {
+        end: ExecutionEnd::Done,
+        reason: "".into(),
+        attempts: 1,
+        took: SECOND,
+        state: None,
+        output: None,
+    };
+    RunSummary { began: Some(at(11)), worked, worker: Some("w".into()), term: None }
+}
+
+fn reports(effects: &[Effect]) -> Vec<(Arc<str>, RunOutcome)> {
+    let report = |effect: &Effect| match effect {
+        Effect::Report(report) => Some((Arc::clone(&report.entry.job), report.entry.end)),
+        _ => None,
+    };
+    effects.iter().filter_map(report).collect()
+}
+
+fn row_of<'a>(effects: &'a [Effect], wanted: &str) -> Option<&'a Arc<str>> {
+    effects.iter().rev().find_map(|effect| match effect {
+        Effect::PutRow { key, value } if **key == *wanted => Some(value),
+        _ => None,
+    })
+}
+
+/// Two nodes with an open record of the tick 5 of the job `j`.
+fn with_open_run() -> LedgerSnapshot {
+    let open = OpenRun {
+        generation: 1,
+        at: at(5),
+        not_before: at(5),
+        take_by: at(15),
+        horizon: at(4_000),
+        delivery: Delivery::AtMostOnce,
+        cause: RunCause::Scheduled,
+        term: FencingToken::new(3),
+        state: None,
+        cancel: None,
+    };
+    let record = RunRecord::Open(open).into_record(at(5), FencingToken::new(3));
+    let row = JobRow { since: at(1), rev: 1, schedule: "every 1s".into(), ..JobRow::default() };
+    let row =
+        Record { at: FOR_EVER.as_micros(), term: FencingToken::new(3), last: false, value: row.to_value() };
+    let records = vec![(JobRow::key("j"), row), (RunKey::new("j", at(5)).key(), record)];
+    LedgerSnapshot::new(vec![node(at(0), records); 2], 2, SECOND)
+}
+
+#[test]
+fn a_new_job_is_registered_before_it_starts() {
+    let mut planner = Planner::new(sealed(&[], &[]), settings());
+    planner.change(registry([job("j")]), at(10));
+    let effects = planner.take_over(at(10));
+    let [Effect::Register { place, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert!(planner.is_complete() && starts(&mut planner, 12).is_empty());
+    planner.registered(*place, at(12));
+    assert_eq!(starts(&mut planner, 12).len(), 1);
+    assert_eq!(planner.executing(), 1);
+}
+
+#[test]
+fn jobs_are_taken_over_in_parts_and_requests_wait_for_the_last() {
+    let jobs = (0..=JOBS_AT_ONCE).map(|number| job(&format!("j{number}")));
+    let mut planner = Planner::new(sealed(&[], &[]), settings());
+    planner.change(registry(jobs), at(10));
+    assert_eq!(planner.take_over(at(10)).len(), JOBS_AT_ONCE);
+    assert!(planner.has_jobs_to_take() && !planner.is_complete());
+    assert_eq!(planner.take_over(at(10)).len(), 1);
+    assert!(!planner.has_jobs_to_take() && planner.is_complete());
+}
+
+#[test]
+fn the_mark_says_up_to_when_all_ticks_are_decided() {
+    let (mut planner, _) = planner(sealed(&[], &[]), [job("j")], 10);
+    assert!(planner.mark().is_none());
+    starts(&mut planner, 12);
+    let mark = planner.mark().into_iter().collect::<Vec<_>>();
+    assert_eq!(row_of(&mark, MARK).map(|value| value.to_string()), Some(at(12).as_micros().to_string()));
+}
+
+#[test]
+fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
+    let schedule = delay(SECOND).unwrap();
+    let counts = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
+    let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
+    let started = starts(&mut planner, 12);
+    let effects = planner.change(BTreeMap::new(), at(12));
+    assert!(matches!(&effects[..], [Effect::CloseRow { last: false, .. }]), "{effects:?}");
+    let effects = planner.run_ended(
+        completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))),
+        false,
+        at(13),
+    );
+    assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
+    assert!(row_of(&effects, "job/j").is_none(), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::CloseHistory(job) if **job == *"j")));
+}
+
+#[test]
+fn the_end_of_a_run_is_written_where_the_schedule_counts_from_it() {
+    let counts = Job::new("j", delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
+    let started = starts(&mut planner, 12);
+    let effects = planner.run_ended(
+        completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))),
+        false,
+        at(13),
+    );
+    let row = JobRow::parse(row_of(&effects, "job/j").expect("its row is written")).unwrap();
+    assert_eq!(row.ended, Some(at(13)));
+    assert_eq!(planner.next_due(), Some(at(14)));
+}
+
+#[test]
+fn a_run_whose_closed_record_is_met_is_reported_and_what_follows_goes_on() {
+    let counts = Job::new("j", delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
+    let start = starts(&mut planner, 12).remove(0);
+    let closed = RunRecord::done("old", SECOND, "").into_record(at(10), FencingToken::new(7));
+    let end = Some(RunEnd::Met(closed, Box::new(start.run.clone())));
+    let effects = planner.run_ended(completion(&start, end), false, at(13));
+    assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
+    assert_eq!(planner.next_due(), Some(at(14)), "the next tick counts from this end");
+}
+
+#[test]
+fn an_open_run_that_is_met_goes_on_and_a_started_one_is_lost_at_most_once() {
+    let most = job("j").placement(Placement::AnyWorker).delivery(Delivery::AtMostOnce);
+    let (mut planner, _) = planner(sealed(&[], &[]), [most], 10);
+    let start = starts(&mut planner, 12).remove(0);
+    let open = with_open_run();
+    let (_, record) = open.open_runs().next().unwrap();
+    let end = Some(RunEnd::Met(record.clone(), Box::new(start.run.clone())));
+    let effects = planner.run_ended(completion(&start, end), false, at(12));
+    assert!(effects.is_empty(), "{effects:?}");
+    let again = runs(planner.start_ready(at(12))).remove(0);
+    assert_eq!((&again.run.key, again.run.seen.as_ref()), (&start.run.key, Some(record)));
+    let started = RunRecord::started("old").into_record(at(10), FencingToken::new(7));
+    let end = Some(RunEnd::Met(started, Box::new(again.run.clone())));
+    let effects = planner.run_ended(completion(&again, end), false, at(12));
+    assert_eq!(reports(&effects), [("j".into(), RunOutcome::Lost)]);
+}
+
+#[test]
+fn a_leader_without_the_job_watches_its_open_run_and_enters_its_end() {
+    let (mut planner, effects) = planner(with_open_run(), [], 10);
+    let watched = runs(effects);
+    let [watch] = &watched[..] else { panic!("{watched:?}") };
+    assert_eq!((watch.owner, watch.run.tick), (RunOwner::Unknown, at(5)));
+    assert!(planner.low_water(at(10)) <= at(5), "its record is kept");
+    assert_eq!(planner.executing(), 0);
+    let effects =
+        planner.run_ended(completion(watch, Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(13));
+    assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
+    assert_eq!(planner.needed.unfinished().count(), 0, "and is not kept any more");
+    // The job comes later in the term: the run is not made again.
+    planner.change(registry([job("j").placement(Placement::AnyWorker)]), at(13));
+    let effects = take_over(&mut planner, 13);
+    let later = runs(effects).into_iter().chain(starts(&mut planner, 14));
+    assert!(later.map(|start| start.run.tick).all(|tick| tick > at(5)));
+}
+
+#[test]
+fn a_job_is_taken_over_once_the_watches_of_its_runs_have_ended() {
+    let (mut planner, effects) = planner(with_open_run(), [], 10);
+    let watch = runs(effects).remove(0);
+    planner.change(registry([job("j").placement(Placement::AnyWorker)]), at(11));
+    let effects = planner.take_over(at(11));
+    assert!(matches!(&effects[..], [Effect::Release { key }] if *key == watch.run.key), "{effects:?}");
+    assert!(!planner.has_jobs_to_take());
+    planner.plan_due(at(11));
+    assert!(planner.mark().is_none(), "the ticks of this job are not decided on");
+    planner.run_ended(completion(&watch, Some(RunEnd::Left)), false, at(11));
+    assert!(planner.has_jobs_to_take());
+    planner.take_over(at(11));
+    let adopted = starts(&mut planner, 11).remove(0);
+    assert_eq!((adopted.owner, &adopted.run.key), (RunOwner::Job(0), &watch.run.key));
+}
+
+#[test]
+fn the_open_runs_of_a_job_that_has_ended_are_withdrawn() {
+    let (mut planner, effects) = planner(with_open_run(), [], 10);
+    let watch = runs(effects).remove(0);
+    assert_eq!(planner.unknown_jobs().into_iter().collect::<Vec<_>>(), ["j".into()]);
+    let effects = planner.jobs_ended(vec!["j".into()], at(11));
+    let withdrawn = |effect: &Effect| matches!(effect, Effect::Withdraw { key, end: RunOutcome::Cancelled, .. } if *key == watch.run.key);
+    assert!(effects.iter().any(withdrawn), "{effects:?}");
+    assert!(matches!(&effects[0], Effect::CloseRow { key, last: false, .. } if **key == *"job/j"));
+    assert!(planner.unknown_jobs().is_empty() && planner.jobs_ended(vec!["j".into()], at(11)).is_empty());
+}
+
+#[test]
+fn a_later_term_s_seal_ends_the_decisions() {
+    let (mut planner, _) = planner(sealed(&[], &[]), [job("j")], 10);
+    let start = starts(&mut planner, 12).remove(0);
+    let error = LedgerError::Superseded { by: FencingToken::new(10) };
+    planner.run_ended(completion(&start, Some(RunEnd::NotStarted(error))), false, at(12));
+    assert!(planner.is_superseded() && planner.executing() == 0);
+}

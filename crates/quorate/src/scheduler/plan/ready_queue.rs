@@ -1,0 +1,115 @@
+//! The jobs with a run that may start, and the room for runs on the leader.
+
+use crate::env::WallTime;
+use std::{cmp::Reverse, collections::BTreeSet};
+
+/// The place of a job's first run among those that may start: runs for workers come first, since the leader needs no room
+/// for them; then the priority, the time and the order of the jobs decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::scheduler) struct ReadyOrder {
+    here: bool,
+    priority: Reverse<i32>,
+    tick: WallTime,
+    job: usize,
+}
+
+/// The runs that may start, in order, and the number of runs that the leader executes.
+#[derive(Debug)]
+pub(in crate::scheduler) struct ReadyQueue {
+    runs: BTreeSet<ReadyOrder>,
+    executing: usize,
+    max_executing: usize,
+}
+
+impl ReadyOrder {
+    /// Returns the place of a run that the leader executes (`here`), or that is for workers.
+    pub(in crate::scheduler) fn new(here: bool, priority: i32, tick: WallTime, job: usize) -> Self {
+        Self { here, priority: Reverse(priority), tick, job }
+    }
+}
+
+impl ReadyQueue {
+    pub(in crate::scheduler) fn new(max_executing: usize) -> Self {
+        Self { runs: BTreeSet::new(), executing: 0, max_executing }
+    }
+
+    /// Moves a job's run from `before` to `place`.
+    pub(in crate::scheduler) fn set(&mut self, before: Option<ReadyOrder>, place: Option<ReadyOrder>) {
+        if before == place {
+            return;
+        }
+        if let Some(before) = before {
+            self.runs.remove(&before);
+        }
+        self.runs.extend(place);
+    }
+
+    /// Removes the first run for which there is room, and returns its job.
+    pub(in crate::scheduler) fn pop(&mut self) -> Option<usize> {
+        let first = self.runs.first()?;
+        if first.here && self.executing >= self.max_executing {
+            return None;
+        }
+        self.runs.pop_first().map(|run| run.job)
+    }
+
+    /// Returns the number of runs that the leader executes.
+    pub(in crate::scheduler) fn executing(&self) -> usize {
+        self.executing
+    }
+
+    /// Takes the start of a run that the leader executes.
+    pub(in crate::scheduler) fn on_start(&mut self) {
+        self.executing += 1;
+    }
+
+    /// Takes the end of a run that the leader executed.
+    pub(in crate::scheduler) fn on_end(&mut self) {
+        self.executing -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(here: bool, priority: i32, tick: u64, job: usize) -> Option<ReadyOrder> {
+        Some(ReadyOrder::new(here, priority, WallTime::from_micros(tick), job))
+    }
+
+    #[test]
+    fn runs_for_workers_come_first_then_priority_time_and_order() {
+        let mut ready = ReadyQueue::new(usize::MAX);
+        let places = [
+            place(true, 0, 5, 1),
+            place(true, 0, 5, 2),
+            place(true, 3, 9, 3),
+            place(true, 0, 4, 4),
+            place(false, -1, 9, 5),
+        ];
+        places.into_iter().for_each(|place| ready.set(None, place));
+        let order: Vec<usize> = std::iter::from_fn(|| ready.pop()).collect();
+        assert_eq!(order, [5, 3, 4, 1, 2]);
+    }
+
+    #[test]
+    fn without_room_only_runs_for_workers_start() {
+        let mut ready = ReadyQueue::new(1);
+        ready.on_start();
+        ready.set(None, place(true, 0, 1, 1));
+        assert_eq!(ready.pop(), None);
+        ready.set(None, place(false, 0, 2, 2));
+        assert_eq!((ready.pop(), ready.pop()), (Some(2), None));
+        ready.on_end();
+        assert_eq!((ready.pop(), ready.executing()), (Some(1), 0));
+    }
+
+    #[test]
+    fn a_run_has_one_place() {
+        let mut ready = ReadyQueue::new(1);
+        ready.set(None, place(true, 0, 1, 1));
+        ready.set(place(true, 0, 1, 1), place(true, 0, 2, 1));
+        ready.set(place(true, 0, 2, 1), None);
+        assert_eq!(ready.pop(), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! How long the ledger keeps the records of runs, and how far ahead of their ticks runs are opened.
+
+use crate::{
+    env::WallTime,
+    scheduler::{Job, Placement},
+};
+use std::time::Duration;
+
+/// A tick that starts later than this after its time is a misfire, and the job's misfire rule decides on it.
+pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
+/// The longest time by which any version opens a run ahead of its tick.
+pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
+/// The time between two prunings of the ledger.
+pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
+/// The time by which records are kept for longer than any misfire window, beside twice `max_clock_offset`: the clocks of
+/// two leaders may differ by so much, and a run that is decided on at the end of the window starts a little later.
+const KEPT_BESIDES: Duration = Duration::from_secs(10);
+/// The time by which an unfinished record makes the ledger keep older records than it keeps anyway. It is longer where
+/// the job's timeouts allow a run to take longer.
+const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The most ticks that are kept for this reason: a new leader reads them all, and could not seal a ledger without bounds.
+const HELD_RECORDS: u128 = 1_000_000;
+
+/// Returns the earliest time at which a record of a tick may exist, of a job whose ticks are due since `since`.
+pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
+    match job.placement {
+        Placement::Leader => tick,
+        Placement::AnyWorker => (tick - AHEAD_MAX).max(since).min(tick),
+    }
+}
+
+/// Returns the time within which a tick of a job may still run after it was due, in whole milliseconds, as its row has it.
+pub(in crate::scheduler) fn window(job: &Job) -> Duration {
+    // A record of a run that is opened ahead is older than its tick.
+    let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
+    let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
+    Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
+/// Returns the time for which records are of use where `longest` is the longest window.
+pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
+    longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
+}
+
+/// Returns the longest time for which records of a job may be of use.
+pub(in crate::scheduler) fn needed(job: &Job, max_clock_offset: Duration) -> Duration {
+    kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
+}
+
+/// Returns the time by which records are kept for longer because some are unfinished, or other workers need them.
+pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
+    let runs = jobs.clone().filter_map(|job| {
+        let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());
+        let pauses = pauses.saturating_mul(most - 1);
+        job.timeout.map(|timeout| timeout.saturating_mul(most).saturating_add(pauses))
+    });
+    let held = runs.max().unwrap_or_default().max(HELD_MAX);
+    let ticks: u128 = jobs.map(|job| held.as_nanos() / job.gap.as_nanos().max(1)).sum();
+    let parts = ticks / HELD_RECORDS + 1;
+    held / u32::try_from(parts).unwrap_or(u32::MAX)
+}
+
+/// Returns the time before which the ledger may forget. It keeps the last `kept`, and records back to `wanted`, but none
+/// older than `held` beyond `kept`.
+pub(in crate::scheduler) fn low_water(
+    now: WallTime,
+    kept: Duration,
+    wanted: Option<WallTime>,
+    held: Duration,
+) -> WallTime {
+    let mark = now - kept;
+    wanted.map_or(mark, |wanted| mark.min(wanted)).max(mark - held)
+}
+
+/// Returns the number of ticks of a job that the ledger has to keep at the job's busiest.
+pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
+    let kept = window(job) + KEPT_BESIDES + PRUNE_EVERY;
+    kept.as_nanos() / job.gap.as_nanos().max(1) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{
+        RunAll, every,
+        store::snapshot::tests::{SECOND, at},
+    };
+
+    fn job() -> Job {
+        let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        job.misfire(RunAll::within(10 * SECOND))
+    }
+
+    #[test]
+    fn an_unfinished_record_holds_the_mark_back_for_a_day_and_a_bounded_number_of_records() {
+        let (now, kept, day) = (at(10_000_000), 100 * SECOND, Duration::from_secs(86_400));
+        let held = |job: &Job| held([job].into_iter());
+        assert_eq!(held(&job()), day);
+        assert_eq!(held(&job().timeout(day * 2)), day * 2, "a run may take so long");
+        let often = Job::new("j", every(SECOND / 100).unwrap(), |_| async { Ok::<(), String>(()) });
+        assert_eq!(
+            held(&often),
+            day / 9,
+            "a day holds 8.64 million ticks, and a ninth of it less than a million"
+        );
+        let mark = |wanted: Option<WallTime>| low_water(now, kept, wanted, day);
+        assert_eq!(mark(None), now - kept);
+        assert_eq!(mark(Some(now)), now - kept);
+        assert_eq!(mark(Some(now - day)), now - day);
+        assert_eq!(mark(Some(at(0))), now - kept - day, "an older record does not hold it back further");
+    }
+
+    #[test]
+    fn the_ticks_that_the_ledger_keeps_are_counted() {
+        assert_eq!(ticks_kept(&job()), 36);
+        assert_eq!(kept(window(&job()), SECOND), 22 * SECOND);
+        let hour = RunAll::within(Duration::from_secs(3600));
+        let cron = |line| {
+            let schedule = crate::scheduler::Cron::parse(line).unwrap();
+            ticks_kept(&Job::new("c", schedule, |_| async { Ok::<(), String>(()) }).misfire(hour))
+        };
+        assert_eq!(cron("0 3 * * *"), 1);
+        assert_eq!(cron("*/5 * * * *"), 13);
+        assert_eq!(cron("* * 9 * * MON"), 3626, "at its busiest, at whatever time that is asked");
+    }
+}

@@ -1,0 +1,295 @@
+//! The history entries of a leader, and the records that close runs which no executor closes.
+
+use crate::scheduler::{
+    plan::{
+        pending_run::{PendingRun, RunToClose, SkippedTick},
+        record_life::record_from,
+    },
+    run::on_leader::RunSummary,
+    store::{history_writer::Close, run_writer::RunId, snapshot::LedgerSnapshot},
+};
+use crate::{
+    env::WallTime,
+    node::{FencingToken, Record},
+    scheduler::{
+        Delivery, HistoryEntry, Job, RunCause, RunKey, RunOutcome, RunRecord, SkipReason, memory_needed,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// The reason of a run that does not start because its job is of another schedule or placement now.
+pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement was changed while it waited";
+/// The reason of a run that does not start because its job was removed.
+pub(in crate::scheduler) const REMOVED: &str = "given up: the job was removed";
+/// The reason of a run that does not start because its job was paused.
+pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
+
+/// A history entry, and the record to close before the entry is written.
+#[derive(Debug)]
+pub(in crate::scheduler) struct RunReport {
+    pub(in crate::scheduler) job: Arc<Job>,
+    pub(in crate::scheduler) entry: HistoryEntry,
+    pub(in crate::scheduler) close: Option<Close>,
+}
+
+/// Ticks that did not run, for a report.
+pub(in crate::scheduler) struct NotRun {
+    pub(in crate::scheduler) tick: WallTime,
+    /// The last of several ticks.
+    pub(in crate::scheduler) until: Option<WallTime>,
+    pub(in crate::scheduler) cause: RunCause,
+    pub(in crate::scheduler) end: RunOutcome,
+    pub(in crate::scheduler) why: Arc<str>,
+}
+
+/// Writes reports under the name and the term of one leader.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Reporter {
+    worker: Arc<str>,
+    term: FencingToken,
+    began: WallTime,
+}
+
+impl Reporter {
+    /// Creates the reporter of a worker whose term began at `began`.
+    pub(in crate::scheduler) fn new(worker: Arc<str>, term: FencingToken, began: WallTime) -> Self {
+        Self { worker, term, began }
+    }
+
+    pub(in crate::scheduler) fn worker(&self) -> &Arc<str> {
+        &self.worker
+    }
+
+    /// Reports a run that was executed, here or by a worker.
+    pub(in crate::scheduler) fn ran(
+        &self,
+        job: &Arc<Job>,
+        tick: WallTime,
+        cause: RunCause,
+        end: RunOutcome,
+        ran: RunSummary,
+    ) -> RunReport {
+        let RunSummary { began, worked, worker, term } = ran;
+        let entry = self.entry(job, tick, cause, end);
+        let entry = HistoryEntry {
+            reason: worked.reason,
+            worker: worker.unwrap_or(entry.worker),
+            term: term.unwrap_or(entry.term),
+            started: began,
+            took: began.map(|_| worked.took),
+            attempts: worked.attempts,
+            output: worked.output,
+            ..entry
+        };
+        RunReport { job: Arc::clone(job), entry, close: None }
+    }
+
+    /// Reports ticks that did not run and have no record to close.
+    pub(in crate::scheduler) fn not_run(&self, job: &Arc<Job>, ticks: NotRun) -> RunReport {
+        let NotRun { tick, until, cause, end, why } = ticks;
+        let entry = HistoryEntry { until, reason: why, ..self.entry(job, tick, cause, end) };
+        RunReport { job: Arc::clone(job), entry, close: None }
+    }
+
+    /// Reports a run that the executor dropped because it did not stop in time; `started` is its record.
+    pub(in crate::scheduler) fn aborted(
+        &self,
+        job: &Arc<Job>,
+        (tick, cause): (WallTime, RunCause),
+        key: Arc<str>,
+        (began, took): (WallTime, Duration),
+        started: Record,
+    ) -> RunReport {
+        let reason = "did not stop within the grace of the step-down, and was dropped";
+        let entry = HistoryEntry {
+            reason: reason.into(),
+            started: Some(began),
+            took: Some(took),
+            attempts: 1,
+            ..self.entry(job, tick, cause, RunOutcome::Cancelled)
+        };
+        // Under at-most-once the run has ended; under at-least-once the next leader runs it again.
+        let close = (job.delivery == Delivery::AtMostOnce).then(|| {
+            let run = RunId { key, at: WallTime::from_micros(started.at), remembering: true };
+            self.close(run, Some(started), RunOutcome::Cancelled, reason)
+        });
+        RunReport { job: Arc::clone(job), entry, close }
+    }
+
+    /// Reports a run of an earlier term, and closes it under this one. An earlier leader started it and recorded no end, or
+    /// its end is in a record that is not known to have had a majority.
+    pub(in crate::scheduler) fn closed(&self, job: &Arc<Job>, found: RunToClose) -> RunReport {
+        let RunToClose { run, end, why } = found;
+        let seen = run.seen.as_ref();
+        let written = seen.and_then(|seen| RunRecord::parse(&seen.value).ok());
+        let worker = written.as_ref().and_then(RunRecord::worker).cloned();
+        let worker = worker.unwrap_or_else(|| "an earlier leader".into());
+        let lost = || format!("it was started by {worker}, who left no word of its end").into();
+        let reason: Arc<str> = why.unwrap_or_else(lost);
+        let (term, took) = match written {
+            Some(RunRecord::Closed { term, took_ms, .. }) => (term, took_ms.map(Duration::from_millis)),
+            _ => (None, None),
+        };
+        let term = term.or(seen.map(|seen| seen.term)).unwrap_or(self.term);
+        let record = RunRecord::ended(&worker, end, took, &reason);
+        let cause = if run.cause == RunCause::CatchUp { RunCause::Scheduled } else { run.cause };
+        let entry = self.entry(job, run.tick, cause, end);
+        let attempts = u32::from(took.is_some());
+        let entry = HistoryEntry { worker, term, reason, took, attempts, ..entry };
+        let close = self.record(run.run(), run.seen, record, term);
+        RunReport { job: Arc::clone(job), entry, close: Some(close) }
+    }
+
+    /// Reports a tick that was skipped; `None` if an earlier leader has decided on it.
+    pub(in crate::scheduler) fn skipped(
+        &self,
+        job: &Arc<Job>,
+        skipped: SkippedTick,
+        sealed: &LedgerSnapshot,
+    ) -> Option<RunReport> {
+        let not_run = |tick, end, why: &str| {
+            let (until, cause) = (None, RunCause::Scheduled);
+            self.not_run(job, NotRun { tick, until, cause, end, why: why.into() })
+        };
+        let closed = |run: RunId, seen: Option<Record>, report: RunReport| {
+            let close = self.close(run, seen, report.entry.end, &report.entry.reason);
+            RunReport { close: Some(close), ..report }
+        };
+        Some(match skipped {
+            SkippedTick::Missed(missed) => {
+                let until = (missed.last != missed.first).then_some(missed.last);
+                let report = not_run(missed.first, RunOutcome::SkippedMisfire, &missed.why.to_string());
+                RunReport { entry: HistoryEntry { until, ..report.entry }, ..report }
+            }
+            SkippedTick::Overtaken(tick) => {
+                let why = "it came due while the job ran or waited, and a later one did too";
+                not_run(tick, RunOutcome::SkippedOverlap, why)
+            }
+            SkippedTick::Overlapped(tick) => {
+                let why = "it came due while an earlier run of the job went on";
+                // Without a closed record the next leader would take the tick for one that was not decided on.
+                closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::SkippedOverlap, why))
+            }
+            SkippedTick::TooLate(tick) => {
+                let why = "it waited for longer than the misfire window";
+                not_run(tick, RunOutcome::SkippedMisfire, why)
+            }
+            SkippedTick::Changed(tick) => not_run(tick, RunOutcome::SkippedMisfire, CHANGED),
+            SkippedTick::Paused(run) => self.paused(job, run),
+            SkippedTick::Decided(_, SkipReason::Final) => return None,
+            SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
+                not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
+            }
+            SkippedTick::Decided(tick, why) => {
+                closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::Lost, &why.to_string()))
+            }
+        })
+    }
+
+    fn paused(&self, job: &Arc<Job>, run: PendingRun) -> RunReport {
+        let end = RunOutcome::SkippedPaused;
+        let close = run.seen.is_some().then(|| self.close(run.run(), run.seen.clone(), end, PAUSED));
+        let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: PAUSED.into() };
+        RunReport { close, ..self.not_run(job, ticks) }
+    }
+
+    fn entry(&self, job: &Job, tick: WallTime, cause: RunCause, end: RunOutcome) -> HistoryEntry {
+        HistoryEntry {
+            job: Arc::clone(&job.name),
+            tick,
+            until: None,
+            cause,
+            end,
+            reason: "".into(),
+            worker: Arc::clone(&self.worker),
+            term: self.term,
+            started: None,
+            took: None,
+            attempts: 0,
+            output: None,
+        }
+    }
+
+    fn close(&self, run: RunId, seen: Option<Record>, end: RunOutcome, why: &str) -> Close {
+        self.record(run, seen, RunRecord::closed(&self.worker, end, why), self.term)
+    }
+
+    /// Returns the closed record as this leader writes it, for a run that the history has under `term`. It counts at nodes
+    /// that R13 allows.
+    fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
+        let record = record.remembered(memory_needed(run.at, self.began), term);
+        Close { record: record.into_record(run.at, self.term), run, seen }
+    }
+}
+
+/// Returns a run of which the seal found no record.
+fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
+    let at = record_from(job, tick, WallTime::default());
+    RunId { key: RunKey::new(&job.name, tick).key(), at, remembering: sealed.remembers(at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{
+        every,
+        plan::takeover::unfinished,
+        store::snapshot::tests::{SECOND, at, sealed},
+    };
+
+    fn job(delivery: Delivery) -> Arc<Job> {
+        let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        Arc::new(job.delivery(delivery))
+    }
+
+    fn reporter() -> Reporter {
+        Reporter::new("me".into(), FencingToken::new(9), at(100))
+    }
+
+    fn closed(close: &Close) -> (u64, RunRecord) {
+        (close.record.term.get(), RunRecord::parse(&close.record.value).unwrap())
+    }
+
+    #[test]
+    fn a_lost_run_is_closed_under_this_term_and_reported_under_the_term_that_started_it() {
+        let most = job(Delivery::AtMostOnce);
+        let (_, mut closes) = unfinished(&most, &sealed(&[12], &[]));
+        let report = reporter().closed(&most, closes.remove(0));
+        assert_eq!((&*report.entry.worker, report.entry.term.get()), ("old", 1));
+        assert_eq!((report.entry.end, report.entry.cause), (RunOutcome::Lost, RunCause::Scheduled));
+        assert_eq!(&*report.entry.reason, "it was started by old, who left no word of its end");
+        let (term, record) = closed(&report.close.unwrap());
+        let RunRecord::Closed { memory, term: under, end, .. } = record else { panic!("{record:?}") };
+        assert_eq!((term, end, under.map(FencingToken::get)), (9, RunOutcome::Lost, Some(1)));
+        assert_eq!(memory, Some(at(100)), "the later of the tick and the beginning of the term (R13)");
+    }
+
+    #[test]
+    fn a_tick_that_overlaps_is_closed_and_a_tick_that_is_late_has_no_record() {
+        let (most, sealed) = (job(Delivery::AtMostOnce), sealed(&[], &[]));
+        let skipped = |tick| reporter().skipped(&most, tick, &sealed);
+        let report = skipped(SkippedTick::Overlapped(at(7))).unwrap();
+        let close = report.close.unwrap();
+        assert_eq!((close.run.at, close.run.remembering, close.seen.is_none()), (at(7), true, true));
+        assert!(matches!(closed(&close).1, RunRecord::Closed { end: RunOutcome::SkippedOverlap, .. }));
+        for tick in [SkippedTick::TooLate(at(7)), SkippedTick::Changed(at(7)), SkippedTick::Overtaken(at(7))]
+        {
+            assert!(skipped(tick).unwrap().close.is_none());
+        }
+        assert!(skipped(SkippedTick::Decided(at(7), SkipReason::Final)).is_none());
+        let lost = skipped(SkippedTick::Decided(at(7), SkipReason::Unknown)).unwrap();
+        assert!(lost.entry.end == RunOutcome::Lost && lost.close.is_some());
+    }
+
+    #[test]
+    fn a_run_that_was_dropped_is_closed_only_under_at_most_once() {
+        for (delivery, closes) in [(Delivery::AtMostOnce, true), (Delivery::AtLeastOnce, false)] {
+            let started = RunRecord::started("me").into_record(at(7), FencingToken::new(9));
+            let times = (at(8), SECOND);
+            let report =
+                reporter().aborted(&job(delivery), (at(7), RunCause::Scheduled), "k".into(), times, started);
+            assert_eq!((report.entry.end, report.close.is_some()), (RunOutcome::Cancelled, closes));
+            assert_eq!((report.entry.started, report.entry.attempts), (Some(at(8)), 1));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+use super::*;
+use crate::{
+    node::FencingToken,
+    scheduler::{
+        Job, every,
+        plan::{effect::RunCompletion, led_jobs::AfterRun, reporter::Reporter},
+        run::on_leader::RunEnd,
+        store::snapshot::tests::{SECOND, at, sealed},
+    },
+};
+
+const NOW: u64 = 10;
+
+/// One job `j` that is not due, and the requests of its leader.
+fn led() -> (LedJobs, Requests) {
+    let reporter = Reporter::new("me".into(), FencingToken::new(9), at(1));
+    let mut jobs = LedJobs::new(sealed(&[], &[]), reporter, None, SECOND, 1);
+    let job = Job::new("j", every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    jobs.take_over(Arc::new(job), at(NOW), &mut Vec::new());
+    jobs.registered(0);
+    (jobs, Requests::default())
+}
+
+fn request(id: u128, what: JobAction) -> JobRequest {
+    JobRequest { id: RequestId::from_u128(id), by: "me".into(), at: at(NOW), valid_for: 60 * SECOND, what }
+}
+
+fn trigger(id: u128) -> JobRequest {
+    request(id, JobAction::Trigger { job: "j".into() })
+}
+
+fn refusal(asked: Asked) -> String {
+    match asked {
+        Asked::Answer(JobResponse::Refused { why }) => why.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn to_store(asked: Asked) -> Granted {
+    match asked {
+        Asked::Store(granted) => *granted,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The keys of the rows that are closed by these effects.
+fn closed_rows(effects: &[Effect]) -> Vec<&str> {
+    fn close(effect: &Effect) -> Option<&str> {
+        match effect {
+            Effect::CloseRow { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+    effects.iter().filter_map(close).collect()
+}
+
+fn run_key(effects: &[Effect]) -> Arc<str> {
+    match effects {
+        [Effect::Execute(start)] => Arc::clone(&start.run.key),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_is_answered_and_run_once_its_row_is_stored_however_often_it_comes() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let [first, second] =
+        [(); 2].map(|()| to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out)));
+    assert!(out.is_empty() && !jobs.start_next(at(NOW), &mut out), "the row is not stored");
+    let answers = [first, second].map(|granted| requests.stored(granted, &mut jobs, at(NOW), &mut out));
+    assert_eq!(answers[0], answers[1]);
+    assert!(jobs.start_next(at(NOW), &mut out) && !jobs.start_next(at(NOW), &mut out));
+    run_key(&out);
+    let again = requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out);
+    assert!(matches!(again, Asked::Answer(answer) if answer == answers[0]));
+}
+
+#[test]
+fn a_request_is_closed_after_its_last_run() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let span = 2_500_000 * SECOND;
+    let what = JobAction::Backfill { job: "j".into(), from: at(NOW) - span, until: at(NOW) };
+    let granted = to_store(requests.ask(request(1, what), true, &mut jobs, at(NOW), &mut out));
+    let JobResponse::Accepted { count, .. } = requests.stored(granted, &mut jobs, at(NOW), &mut out) else {
+        panic!("accepted")
+    };
+    assert!((2..=3).contains(&count));
+    assert_eq!(requests.oldest(), Some(at(NOW)), "the ledger keeps the records of its runs");
+    for run in 1..=count {
+        out.clear();
+        assert!(
+            jobs.start_next(at(NOW), &mut out) && !jobs.start_next(at(NOW), &mut Vec::new()),
+            "one at once"
+        );
+        let Some(Effect::Execute(start)) = out.pop() else { panic!("{out:?}") };
+        let (owner, key, tick) = (start.owner, start.run.key, start.run.tick);
+        let ended = RunCompletion { owner, key, tick, cause: start.run.cause, end: Some(RunEnd::Left) };
+        let after = jobs.end_run(0, ended, false, at(NOW), &mut out);
+        assert_eq!(after, AfterRun::Unfinished);
+        requests.on_run_end(RequestId::from_u128(1), &mut jobs, at(NOW + run), &mut out);
+        assert_eq!(!closed_rows(&out).is_empty(), run == count);
+    }
+    assert_eq!(requests.oldest(), None);
+}
+
+#[test]
+fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    for id in [1, 2] {
+        let granted = to_store(requests.ask(trigger(id), true, &mut jobs, at(NOW), &mut out));
+        requests.stored(granted, &mut jobs, at(NOW), &mut out);
+    }
+    jobs.start_next(at(NOW), &mut out);
+    let key = run_key(&out);
+    out.clear();
+    let cancel = |tick| JobAction::Cancel { job: "j".into(), tick };
+    let none = requests.ask(request(3, cancel(Some(at(77)))), true, &mut jobs, at(NOW), &mut out);
+    assert!(refusal(none).contains("nothing of j runs"));
+    let all = requests.ask(request(4, cancel(None)), true, &mut jobs, at(NOW), &mut out);
+    assert!(matches!(all, Asked::Answer(JobResponse::Accepted { count: 2, .. })), "{all:?}");
+    assert!(matches!(&out[0], Effect::Cancel { key: cancelled, .. } if *cancelled == key));
+    let Effect::Report(report) = &out[1] else { panic!("{out:?}") };
+    assert_eq!(report.entry.end, RunOutcome::Cancelled);
+    assert_eq!(
+        closed_rows(&out),
+        [&*RequestRow::key(RequestId::from_u128(2))],
+        "the other one has an active run"
+    );
+    out.clear();
+    jobs.end_run(
+        0,
+        RunCompletion {
+            owner: crate::scheduler::plan::effect::RunOwner::Job(0),
+            key,
+            tick: at(NOW),
+            cause: crate::scheduler::RunCause::Scheduled,
+            end: Some(RunEnd::Left),
+        },
+        false,
+        at(NOW),
+        &mut out,
+    );
+    assert!(!jobs.start_next(at(NOW), &mut out), "no requested run is left");
+}
+
+#[test]
+fn the_requests_of_a_removed_job_are_closed_and_an_active_run_is_not_reported() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    for id in [1, 2] {
+        let granted = to_store(requests.ask(trigger(id), true, &mut jobs, at(NOW), &mut out));
+        requests.stored(granted, &mut jobs, at(NOW), &mut out);
+    }
+    jobs.start_next(at(NOW), &mut out);
+    out.clear();
+    let active = jobs.remove(0, at(NOW), &mut out);
+    requests.drop_job(&"j".into(), &active, &jobs, at(NOW), &mut out);
+    let reports: Vec<_> = out
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Report(report) => Some((report.entry.cause.request(), &*report.entry.reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reports, [(Some(RequestId::from_u128(2)), REMOVED)]);
+    let keys = [1, 2].map(|id| RequestRow::key(RequestId::from_u128(id)));
+    assert_eq!(closed_rows(&out), ["job/j", &*keys[0], &*keys[1]]);
+    assert!(refusal(requests.ask(trigger(3), true, &mut jobs, at(NOW), &mut out)).contains("knows no job"));
+}
+
+#[test]
+fn a_request_that_is_late_or_comes_during_a_drain_is_refused() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let mut ask =
+        |id, is_open, now| refusal(requests.ask(trigger(id), is_open, &mut jobs, at(now), &mut out));
+    assert!(ask(1, true, NOW + 61).contains("too late, by 1.0s"));
+    assert!(ask(1, true, NOW).contains("too late"), "the answer stays");
+    assert!(ask(2, false, NOW).contains("is being drained"));
+}
+
+#[test]
+fn a_pause_and_a_resumption_are_carried_out_once() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let mut texts = Vec::new();
+    let actions: [(u128, fn() -> JobAction); 6] = [
+        (1, || JobAction::Pause { job: "j".into() }),
+        (2, || JobAction::Pause { job: "j".into() }),
+        (3, || JobAction::Resume { job: "j".into() }),
+        (1, || JobAction::Pause { job: "j".into() }),
+        (4, || JobAction::Resume { job: "j".into() }),
+        (3, || JobAction::Resume { job: "j".into() }),
+    ];
+    for (id, what) in actions {
+        // The row of none of them is stored, as if each time another leader was asked.
+        let granted = to_store(requests.ask(request(id, what()), true, &mut jobs, at(NOW), &mut out));
+        let row = JobRow::parse(&granted.to_store().1).unwrap();
+        let JobResponse::Accepted { text, .. } = granted.answer else { panic!("accepted") };
+        texts.push((text.to_string(), row.paused.is_some()));
+    }
+    let expected = [
+        ("paused", true),
+        ("was paused already", true),
+        ("resumed", false),
+        ("paused", false),
+        ("was not paused", false),
+        ("resumed", false),
+    ];
+    assert_eq!(texts, expected.map(|(text, paused)| (text.to_owned(), paused)));
+}
+
+#[test]
+fn a_run_of_which_the_ledger_has_forgotten_the_time_is_not_reported_as_lost() {
+    let lost = [SkipReason::Started, SkipReason::Unknown, SkipReason::Final, SkipReason::Pruned].map(is_lost);
+    assert_eq!(lost, [true, true, false, false]);
+}

@@ -1,0 +1,154 @@
+//! What a new leader takes over of one job: its unfinished runs, and the time after which its ticks are due.
+
+use crate::scheduler::{
+    plan::{
+        pending_run::{PendingRun, RunToClose},
+        record_life::LATE_AFTER,
+    },
+    store::snapshot::LedgerSnapshot,
+};
+use crate::{
+    env::WallTime,
+    scheduler::{Delivery, Job, RunCause, RunKey, RunOutcome, RunRecord, inherited},
+};
+
+/// Sorts the ticks of a job that have a record and no settled end into runs to make or to go on with, and records to close.
+pub(in crate::scheduler) fn unfinished(
+    job: &Job,
+    sealed: &LedgerSnapshot,
+) -> (Vec<PendingRun>, Vec<RunToClose>) {
+    let (mut runs, mut closes) = (Vec::new(), Vec::new());
+    for (tick, record) in sealed.unfinished(&job.name) {
+        let at = WallTime::from_micros(record.at);
+        let mut run = PendingRun {
+            tick,
+            cause: RunCause::CatchUp,
+            key: RunKey::new(&job.name, tick).key(),
+            at,
+            remembering: sealed.remembers(at),
+            not_before: tick,
+            seen: Some(record.clone()),
+            unknown: false,
+            interruptions: 0,
+        };
+        match (RunRecord::parse(&record.value), job.delivery) {
+            (Ok(RunRecord::Open(open)), _) => {
+                (run.cause, run.not_before) = (open.cause, open.not_before);
+                runs.push(run);
+            }
+            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
+                let end = inherited(end, run.remembering);
+                closes.push(RunToClose { run, end, why: Some(outcome) });
+            }
+            (_, Delivery::AtLeastOnce) => runs.push(run),
+            (_, Delivery::AtMostOnce) => closes.push(RunToClose { run, end: RunOutcome::Lost, why: None }),
+        }
+    }
+    (runs, closes)
+}
+
+/// Returns the time after which ticks are due for a leader that begins `now`.
+///
+/// These are the ticks within the misfire window, and those before it since `marked`, the time up to which the last leader
+/// has decided on all ticks: they are entered as missed.
+pub(in crate::scheduler) fn due_after(
+    job: &Job,
+    sealed: &LedgerSnapshot,
+    since: WallTime,
+    marked: Option<WallTime>,
+    now: WallTime,
+) -> WallTime {
+    // A tick that is late by no more than LATE_AFTER is on time under every misfire rule.
+    let window = now - job.misfire.within().max(LATE_AFTER) - job.jitter;
+    let before = marked.filter(|marked| *marked < window);
+    let ran = before.and_then(|_| sealed.last_before(&job.name, window));
+    since.max(before.unwrap_or(window)).max(ran.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ledger::Answered,
+        node::FencingToken,
+        scheduler::{
+            OpenRun, Placement, RequestId, RunAll, every,
+            store::snapshot::tests::{SECOND, at, node, sealed},
+        },
+    };
+
+    fn job(delivery: Delivery) -> Job {
+        let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        job.delivery(delivery).misfire(RunAll::within(10 * SECOND))
+    }
+
+    /// Two nodes, remembering since `since`, with an open record of the tick 12.
+    fn opened(since: u64, cause: RunCause) -> LedgerSnapshot {
+        let open = OpenRun {
+            generation: 2,
+            at: at(11),
+            not_before: at(13),
+            take_by: at(22),
+            horizon: at(4_000),
+            delivery: Delivery::AtMostOnce,
+            cause,
+            term: FencingToken::new(3),
+            state: None,
+            cancel: None,
+        };
+        let record = RunRecord::Open(open).into_record(at(11), FencingToken::new(4));
+        let records = || vec![(RunKey::new("j", at(12)).key(), record.clone())];
+        let nodes: Vec<Answered> = vec![node(at(since), records()), node(at(since), records())];
+        LedgerSnapshot::new(nodes, 2, SECOND)
+    }
+
+    #[test]
+    fn an_open_run_is_adopted_under_every_delivery_rule_and_placement_with_its_cause_and_its_times() {
+        for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+            for placement in [Placement::Leader, Placement::AnyWorker] {
+                let job = job(delivery).placement(placement);
+                let (runs, closes) = unfinished(&job, &opened(0, RunCause::Scheduled));
+                let [run] = &runs[..] else { panic!("{runs:?}") };
+                assert!(closes.is_empty() && run.is_for_workers(&job) && run.is_unfinished());
+                assert_eq!((run.tick, run.at, run.not_before), (at(12), at(11), at(13)));
+                assert_eq!((run.cause, run.unknown), (RunCause::Scheduled, false));
+                assert_eq!(run.seen.as_ref().map(|seen| seen.term.get()), Some(4));
+            }
+        }
+    }
+
+    #[test]
+    fn an_adopted_run_says_whether_the_seal_remembers_it() {
+        let of = |since| {
+            unfinished(&job(Delivery::AtMostOnce), &opened(since, RunCause::CatchUp)).0[0].remembering
+        };
+        assert!(of(0) && of(10));
+        assert!(!of(11), "the nodes' clocks may be a second ahead");
+    }
+
+    #[test]
+    fn a_run_that_the_leader_itself_started_is_for_workers_only_under_that_placement() {
+        let (runs, _) = unfinished(&job(Delivery::AtLeastOnce), &sealed(&[12], &[]));
+        assert!(!runs[0].is_for_workers(&job(Delivery::AtLeastOnce)));
+        assert!(runs[0].is_for_workers(&job(Delivery::AtLeastOnce).placement(Placement::AnyWorker)));
+        let requested = RunCause::Triggered { id: RequestId::from_u128(7) };
+        let (runs, _) = unfinished(&job(Delivery::AtMostOnce), &opened(0, requested));
+        assert_eq!(runs[0].request(), Some(RequestId::from_u128(7)));
+    }
+
+    #[test]
+    fn a_leader_goes_back_by_its_window_or_to_the_mark_of_the_last_leader() {
+        let sealed = sealed(&[], &[100]);
+        let once = job(Delivery::AtMostOnce);
+        let from = |marked: Option<u64>| due_after(&once, &sealed, at(20), marked.map(at), at(500));
+        assert_eq!(from(None), at(490));
+        assert_eq!(from(Some(495)), at(490), "a tick that was decided on may not have run");
+        assert_eq!(from(Some(300)), at(300), "no leader ran anything since, which the history says");
+        assert_eq!(from(Some(95)), at(100), "that tick has run");
+        assert_eq!(
+            due_after(&once, &sealed, at(495), Some(at(300)), at(500)),
+            at(495),
+            "not before the job existed"
+        );
+    }
+}

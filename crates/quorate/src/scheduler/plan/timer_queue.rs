@@ -1,0 +1,64 @@
+//! When each job has decisions to make.
+
+use crate::env::WallTime;
+use std::collections::BTreeSet;
+
+/// The times at which jobs are due. The cost of a step grows with the number of due jobs only, not with the number of jobs.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct TimerQueue {
+    timers: BTreeSet<(WallTime, usize)>,
+}
+
+impl TimerQueue {
+    /// Moves the timer of a job from `before` to `at`.
+    pub(in crate::scheduler) fn set(&mut self, job: usize, before: Option<WallTime>, at: Option<WallTime>) {
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.timers.remove(&(before, job));
+        }
+        self.timers.extend(at.map(|at| (at, job)));
+    }
+
+    /// Returns the earliest time at which a job is due.
+    pub(in crate::scheduler) fn next(&self) -> Option<WallTime> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Removes the timer of the job that is due first, if it is due at `now`.
+    pub(in crate::scheduler) fn pop(&mut self, now: WallTime) -> Option<usize> {
+        self.next().filter(|at| *at <= now)?;
+        self.timers.pop_first().map(|(_, job)| job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> WallTime {
+        WallTime::from_micros(micros)
+    }
+
+    #[test]
+    fn due_jobs_come_in_the_order_of_their_times() {
+        let mut timers = TimerQueue::default();
+        timers.set(1, None, Some(at(7)));
+        timers.set(2, None, Some(at(5)));
+        timers.set(3, None, Some(at(9)));
+        assert_eq!((timers.next(), timers.pop(at(4))), (Some(at(5)), None));
+        assert_eq!([timers.pop(at(7)), timers.pop(at(7)), timers.pop(at(7))], [Some(2), Some(1), None]);
+    }
+
+    #[test]
+    fn a_job_has_one_timer() {
+        let mut timers = TimerQueue::default();
+        timers.set(1, None, Some(at(7)));
+        timers.set(1, Some(at(7)), Some(at(9)));
+        timers.set(1, Some(at(9)), Some(at(9)));
+        assert_eq!((timers.pop(at(8)), timers.next()), (None, Some(at(9))));
+        timers.set(1, Some(at(9)), None);
+        assert_eq!(timers.next(), None);
+    }
+}

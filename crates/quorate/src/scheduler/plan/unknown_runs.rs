@@ -1,0 +1,163 @@
+//! The open runs of jobs that the leader does not have.
+//!
+//! A job may be one of another version, or may have been removed. Its open runs can still be taken by workers that have the
+//! job. The leader watches them as it watches its own, so that each gets its end in the history: a run that a worker executes is
+//! closed with its outcome, and a run that no worker takes within its time is closed as skipped. Only a leader that has the job
+//! opens another generation: until one does, a lost at-least-once run waits, at most until the job has ended.
+
+use crate::scheduler::{
+    plan::{
+        effect::{Effect, RunOwner, RunStart},
+        known_jobs::stored_state,
+        open_request::job_and_tick,
+        pending_run::PendingRun,
+    },
+    run::on_leader::SavedState,
+    store::snapshot::LedgerSnapshot,
+};
+use crate::{
+    env::WallTime,
+    scheduler::{Job, RunOutcome, RunRecord, at},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// The reason of a run that ends with its job.
+const ENDED: &str = "no worker has had the job for the ledger's retention";
+
+/// The watched runs, each with a stand-in for its job.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct UnknownRuns {
+    runs: BTreeMap<Arc<str>, Arc<Job>>,
+}
+
+impl UnknownRuns {
+    /// Begins to watch the open runs of all jobs that the leader does not know.
+    pub(in crate::scheduler) fn watch(
+        &mut self,
+        sealed: &LedgerSnapshot,
+        is_known: impl Fn(&str) -> bool,
+        out: &mut Vec<Effect>,
+    ) {
+        for (key, record) in sealed.open_runs() {
+            let Some((name, tick)) = job_and_tick(key).filter(|(name, _)| !is_known(name)) else { continue };
+            let Ok(RunRecord::Open(open)) = RunRecord::parse(&record.value) else { continue };
+            let at = WallTime::from_micros(record.at);
+            let job = stand_in(&name, tick);
+            let run = PendingRun {
+                tick,
+                cause: open.cause,
+                key: Arc::clone(key),
+                at,
+                remembering: sealed.remembers(at),
+                not_before: open.not_before,
+                seen: Some(record.clone()),
+                unknown: false,
+                interruptions: 0,
+            };
+            self.runs.insert(Arc::clone(key), Arc::clone(&job));
+            let state = SavedState::new(&name, stored_state(sealed, &name));
+            out.push(Effect::Open(RunStart { owner: RunOwner::Unknown, job, state, run }));
+        }
+    }
+
+    /// Returns the names of the jobs with watched runs.
+    pub(in crate::scheduler) fn jobs(&self) -> BTreeSet<Arc<str>> {
+        self.runs.values().map(|job| Arc::clone(&job.name)).collect()
+    }
+
+    /// Stops watching the runs of a job that the leader gets. Returns whether there are any: the leader takes the job over
+    /// once their watches have ended.
+    pub(in crate::scheduler) fn release(&self, job: &str, out: &mut Vec<Effect>) -> bool {
+        let before = out.len();
+        out.extend(self.of_job(job).map(|key| Effect::Release { key: Arc::clone(key) }));
+        out.len() > before
+    }
+
+    /// Ends the runs of a job that has ended.
+    pub(in crate::scheduler) fn end_job(&self, job: &str, out: &mut Vec<Effect>) {
+        let end = |key| Effect::Withdraw { key, end: RunOutcome::Cancelled, why: ENDED.into() };
+        out.extend(self.of_job(job).map(|key| end(Arc::clone(key))));
+    }
+
+    /// Takes the end of a watch. Returns the stand-in for the run's job.
+    pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<Arc<Job>> {
+        self.runs.remove(key)
+    }
+
+    fn of_job(&self, job: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.runs.iter().filter(move |(_, other)| *other.name == *job).map(|(key, _)| key)
+    }
+}
+
+/// Returns a job that stands for one that the leader does not have: it is never due, and its handler never runs. The leader
+/// does not know how long a history the job keeps, so this one keeps all: a leader that has the job shortens it.
+fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
+    let job =
+        Job::new(name, at(tick), |_| async { Err::<(), _>("a leader without the job cannot execute it") });
+    Arc::new(job.history(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        node::FencingToken,
+        scheduler::{
+            Delivery, OpenRun, RunCause, RunKey,
+            store::snapshot::tests::{SECOND, at, node, tick_record},
+        },
+    };
+
+    fn opened(job: &str, tick: u64) -> (Arc<str>, crate::node::Record) {
+        let open = OpenRun {
+            generation: 1,
+            at: at(tick),
+            not_before: at(tick + 1),
+            take_by: at(tick + 5),
+            horizon: at(4_000),
+            delivery: Delivery::AtLeastOnce,
+            cause: RunCause::Scheduled,
+            term: FencingToken::new(3),
+            state: None,
+            cancel: None,
+        };
+        (RunKey::new(job, at(tick)).key(), RunRecord::Open(open).into_record(at(tick), FencingToken::new(3)))
+    }
+
+    fn watched(is_known: impl Fn(&str) -> bool) -> (UnknownRuns, Vec<Effect>) {
+        let records = vec![opened("a", 5), opened("b", 6), tick_record(7, 1, false), tick_record(8, 1, true)];
+        let sealed = LedgerSnapshot::new(vec![node(at(0), records); 2], 2, SECOND);
+        let (mut runs, mut out) = (UnknownRuns::default(), Vec::new());
+        runs.watch(&sealed, is_known, &mut out);
+        (runs, out)
+    }
+
+    #[test]
+    fn the_open_runs_of_jobs_that_the_leader_does_not_know_are_watched() {
+        let (runs, out) = watched(|job| job == "b");
+        let [Effect::Open(start)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!((start.owner, &*start.job.name, start.run.tick), (RunOwner::Unknown, "a", at(5)));
+        assert_eq!((start.run.not_before, start.run.remembering), (at(6), true));
+        assert!(start.run.seen.is_some() && start.run.is_for_workers(&start.job));
+        assert_eq!(runs.jobs().into_iter().collect::<Vec<_>>(), ["a".into()]);
+        assert_eq!(start.job.schedule.next_after(at(5)), None, "the stand-in is never due");
+    }
+
+    #[test]
+    fn a_watch_is_released_for_a_job_that_comes_and_ended_with_a_job_that_ends() {
+        let (mut runs, _) = watched(|_| false);
+        let mut out = Vec::new();
+        assert!(runs.release("a", &mut out));
+        assert!(matches!(&out[..], [Effect::Release { key }] if *key == opened("a", 5).0), "{out:?}");
+        out.clear();
+        runs.end_job("b", &mut out);
+        assert!(
+            matches!(&out[..], [Effect::Withdraw { end: RunOutcome::Cancelled, key, .. }] if *key == opened("b", 6).0)
+        );
+        assert_eq!(runs.end(&opened("a", 5).0).map(|job| job.name.to_string()).as_deref(), Some("a"));
+        assert!(runs.end(&opened("a", 5).0).is_none() && !runs.release("a", &mut out));
+    }
+}
