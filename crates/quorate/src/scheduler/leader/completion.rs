@@ -123,6 +123,7 @@ impl Leader<'_> {
             started: began,
             took: began.map(|_| worked.took),
             attempts: worked.attempts,
+            attempt_error: worked.error,
             output: worked.output,
             ..entry
         };
@@ -165,7 +166,7 @@ impl Leader<'_> {
         let lost = || format!("it was started by {worker}, who left no word of its end").into();
         let reason: Arc<str> = why.unwrap_or_else(lost);
         let (under, took) = match written {
-            Some(RunRecord::Closed { term, took_ms, .. }) => (term, took_ms.map(Duration::from_millis)),
+            Some(RunRecord::Closed { term, took, .. }) => (term, took),
             _ => (None, None),
         };
         let under = under.or(seen.map(|seen| seen.term)).unwrap_or(self.term.token());
@@ -277,6 +278,7 @@ impl Leader<'_> {
             started: None,
             took: None::<Duration>,
             attempts: 0,
+            attempt_error: None,
             output: None,
         }
     }

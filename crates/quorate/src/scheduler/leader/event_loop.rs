@@ -9,8 +9,9 @@ use crate::scheduler::{
         requests::OpenRequest,
     },
     run::{
+        cancel::Withdraw,
         on_leader::{Began, Run, RunEnd},
-        opened::{Opened, Withdraw},
+        opened::Opened,
     },
     store::{
         history_writer::{Ends, HistoryWriter},

@@ -6,6 +6,7 @@ use crate::scheduler::{
         job_entry::{Retired, jobs_of},
         requests::{PREFIX, RequestRow},
     },
+    store::saved_state::SavedState,
 };
 use crate::{env::WallTime, scheduler::JobRow};
 use std::sync::Arc;
@@ -60,7 +61,14 @@ impl Leader<'_> {
             .map(|(job, _)| Arc::clone(job))
             .collect();
         for job in forgotten {
-            self.sealed.forget(&job);
+            let (row, state) = (JobRow::key(&job), SavedState::key(&job));
+            self.sealed.forget(&job, |key, records| {
+                let is_request = || {
+                    key.starts_with(PREFIX)
+                        && RequestRow::find(records).is_some_and(|(row, _)| *row.request.what.job() == job)
+                };
+                *key == *row || *key == *state || is_request()
+            });
             self.known.open.remove(&job);
             self.retired.remove(&job);
         }

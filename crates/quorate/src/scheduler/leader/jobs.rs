@@ -11,7 +11,7 @@ use crate::scheduler::{
 use std::sync::Arc;
 
 /// So many jobs are taken over before other tasks have their turn: the lease must be extended.
-const AT_ONCE: usize = 100;
+const JOBS_PER_TURN: usize = 100;
 
 impl Leader<'_> {
     /// Has the jobs of the registry as they are now taken over.
@@ -32,7 +32,7 @@ impl Leader<'_> {
     /// Takes over some of the jobs that are to be; after the last of them also the requests that were open when the
     /// term began.
     pub(in crate::scheduler) fn take_over(&mut self, reopened: &mut bool) {
-        for _ in 0..AT_ONCE {
+        for _ in 0..JOBS_PER_TURN {
             let Some(job) = self.to_take.pop_front() else { break };
             match self.names.get(&job.name).copied() {
                 Some(index) => self.replace(index, job),

@@ -5,8 +5,11 @@ use crate::scheduler::{
         job_plan::{JobPlan, ToClose, from, unfinished, window},
         requests::{PREFIX, RequestRow},
     },
-    run::on_leader::{SavedState, StateRow},
-    store::{row_writer::highest, snapshot::LedgerSnapshot},
+    store::{
+        row_writer::highest,
+        saved_state::{SavedState, StateRow},
+        snapshot::LedgerSnapshot,
+    },
 };
 use crate::{
     env::WallTime,

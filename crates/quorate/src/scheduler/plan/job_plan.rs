@@ -1,7 +1,7 @@
 //! What the leader has to do for one job, as a pure function of the sealed ledger and the wall clock.
 
 use crate::scheduler::{
-    run::opened::Withdraw,
+    run::cancel::Withdraw,
     store::{run_writer::RunId, snapshot::LedgerSnapshot},
 };
 use crate::{
