@@ -168,6 +168,7 @@ mod tests {
             started: None,
             took: None,
             attempts: 1,
+            attempt_error: None,
             output: None,
         }
     }

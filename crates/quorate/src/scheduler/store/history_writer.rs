@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::mpsc;
-use tracing::{Level, field::display};
+use tracing::Level;
 
 /// The largest number of entries that wait to be written.
 const QUEUE_MAX: usize = 65_536;
@@ -218,12 +218,12 @@ fn log_end(level: Level, job: &Job, history: &HistoryEntry) {
                 target: "quorate::scheduler::tick",
                 job = name,
                 tick = %job.schedule.format(history.tick),
-                until = history.until.map(|until| display(job.schedule.format(until))),
+                until = history.until.map(|until| tracing::field::display(job.schedule.format(until))),
                 outcome,
-                cause = (*cause != RunCause::Scheduled).then(|| display(cause)),
+                cause = (*cause != RunCause::Scheduled).then(|| tracing::field::display(cause)),
                 worker = &**worker,
                 term,
-                took = history.took.map(|took| display(format!("{took:.1?}"))),
+                took = history.took.map(|took| tracing::field::display(format!("{took:.1?}"))),
                 attempts = (history.attempts > 1).then_some(history.attempts),
                 error = history.attempt_error.as_deref(),
                 "{outcome}{why}"
