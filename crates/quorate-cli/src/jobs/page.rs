@@ -179,7 +179,10 @@ mod tests {
     #[test]
     fn the_error_of_an_attempt_is_shown_whatever_the_outcome_is() {
         let done = page(RunOutcome::Done, "", Some("refused"));
-        assert_eq!(done.short(), "2023-11-14T22:13:20Z done in 312.0µs after 3 attempts: last error: refused");
+        assert_eq!(
+            done.short(),
+            "2023-11-14T22:13:20Z done in 312.0µs after 3 attempts: last error: refused"
+        );
         let failed = page(RunOutcome::Failed, "exit 1", None);
         assert_eq!(failed.short(), "2023-11-14T22:13:20Z failed in 312.0µs after 3 attempts: exit 1");
         let cancelled = page(RunOutcome::Cancelled, "on request of me", Some("refused"));

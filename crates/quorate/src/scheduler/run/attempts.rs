@@ -125,7 +125,12 @@ impl Execution {
                 break (end, error);
             }
             let Some(pause) = self.job.retries.pause(attempts, env.random()) else { break (attempt, error) };
-            tracing::debug!(job = &*self.job.name, attempts, ?pause, "an attempt failed, another follows: {error}");
+            tracing::debug!(
+                job = &*self.job.name,
+                attempts,
+                ?pause,
+                "an attempt failed, another follows: {error}"
+            );
             tokio::select! { biased;
                 () = self.guard.step_down_token().cancelled() => break (interrupted(self.job.delivery), error),
                 () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),

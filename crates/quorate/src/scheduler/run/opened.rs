@@ -251,7 +251,9 @@ impl Opened {
             return Some((RunOutcome::Cancelled, self.cancel.why()));
         }
         let late = now > open.take_by;
-        self.withdraw.why().or_else(|| late.then(|| (RunOutcome::SkippedMisfire, "it waited for longer than the misfire window".into())))
+        self.withdraw.why().or_else(|| {
+            late.then(|| (RunOutcome::SkippedMisfire, "it waited for longer than the misfire window".into()))
+        })
     }
 
     /// Takes the slot to end the generation: for the reason `void` if no worker started it, or as lost if a node has a count.

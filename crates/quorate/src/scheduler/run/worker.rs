@@ -321,7 +321,8 @@ fn tick_of(key: &str) -> Option<WallTime> {
 
 /// Returns the reason to cancel a run, if the record that decides on the run has one.
 fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
-    let decides = answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
+    let decides =
+        answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
     match RunRecord::parse(&decides.value) {
         Ok(RunRecord::Open(open)) => open.cancel,
         Ok(RunRecord::Closed { .. }) => Some("the leader has closed the run".into()),

@@ -274,9 +274,15 @@ mod tests {
             entry.last_error().map(str::to_owned)
         };
         assert_eq!(of(RunOutcome::Failed, "exit 1", None).as_deref(), Some("exit 1"));
-        assert_eq!(of(RunOutcome::TimedOut, "timed out after 1s", None).as_deref(), Some("timed out after 1s"));
+        assert_eq!(
+            of(RunOutcome::TimedOut, "timed out after 1s", None).as_deref(),
+            Some("timed out after 1s")
+        );
         assert_eq!(of(RunOutcome::Done, "", Some("refused")).as_deref(), Some("refused"));
-        assert_eq!(of(RunOutcome::Cancelled, "on request of me", Some("refused")).as_deref(), Some("refused"));
+        assert_eq!(
+            of(RunOutcome::Cancelled, "on request of me", Some("refused")).as_deref(),
+            Some("refused")
+        );
         assert_eq!(of(RunOutcome::Cancelled, "on request of me", None), None);
         assert_eq!(of(RunOutcome::Done, "", None), None);
     }
@@ -300,7 +306,8 @@ mod tests {
             assert_eq!(HistoryEntry::merge(&answers).0, [other.clone(), done.clone()]);
         }
         let mut damaged = node(std::slice::from_ref(&done));
-        damaged.state
+        damaged
+            .state
             .records
             .push(("9".into(), Record { value: "?".into(), ..done.clone().into_record(done.tick) }));
         let (read, unreadable) = HistoryEntry::merge(&[damaged]);

@@ -546,7 +546,7 @@ mod tests {
         };
         assert_eq!(
             line(&entry).trim(),
-            r#"INFO done job="beat" tick=2023-11-14T22:13:20Z outcome="done" worker="host-7" term=7 took=312.0µs"#
+            r#"INFO done job="beat" tick=2023-11-14 22:13:20 +00:00 (UTC) outcome="done" worker="host-7" term=7 took=312.0µs"#
         );
         let retried = HistoryEntry { attempts: 3, attempt_error: Some("refused".into()), ..entry };
         assert!(line(&retried).trim().ends_with(r#"attempts=3 error="refused""#), "{}", line(&retried));
