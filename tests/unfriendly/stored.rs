@@ -33,13 +33,13 @@ pub(super) const MARKER: &[&str] = &[
 
 pub(super) const RECORDS: &[&str] = &[
     "{\"state\":\"started\",\"worker\":\"a\"}",
-    "{\"state\":\"done\",\"worker\":\"a\",\"took_ms\":18446744073709551615,\"outcome\":\"\"}",
+    "{\"state\":\"closed\",\"worker\":\"a\",\"end\":\"done\",\"took\":18446744073709551615,\"outcome\":\"\"}",
     "{\"state\":",
     "\"failed\"",
     ",",
     "\"worker\":",
-    "\"took_ms\":-1",
-    "\"took_ms\":1e300",
+    "\"took\":-1",
+    "\"took\":1e300",
     "}",
     "{",
     "[[[[[[[[[[[[[[[[",

@@ -452,3 +452,61 @@ fn a_circle_of_files_is_reported_and_an_exception_must_be_part_of_one() {
     let found = check(&sources(&straight), &allowed);
     assert!(found.len() == 1 && found[0].contains("remove it there"), "{found:?}");
 }
+
+/// Constants of the scheduler that are defined in several files, each with the reason.
+const DEFINED_TWICE: [(&str, &str); 2] = [
+    ("SECOND", "a field of a cron line; elsewhere a duration of tests"),
+    ("MINUTE", "a field of a cron line; elsewhere a duration of tests"),
+];
+
+#[test]
+fn no_constant_of_the_scheduler_is_defined_twice() {
+    let mut texts = Vec::new();
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scheduler")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.to_str().unwrap().to_owned();
+            if path.is_dir() {
+                open.push(path);
+            } else if !name.ends_with("tests.rs") && !name.contains("/tests/") {
+                texts.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(texts.len() > 40, "only {} files were found", texts.len());
+    let found = constants_defined_twice(&texts);
+    assert!(found.is_empty(), "one definition each, or different names:\n{}", found.join("\n"));
+}
+
+/// Returns each name of a free constant that several of the files define, with these files.
+fn constants_defined_twice(texts: &[(String, String)]) -> Vec<String> {
+    let mut files: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (name, text) in texts {
+        let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+        for window in without_tests(tokens).windows(3) {
+            if let [TokenTree::Ident(word), TokenTree::Ident(constant), colon] = window
+                && *word == "const"
+                && is_punct(colon, ':')
+            {
+                files.entry(constant.to_string()).or_default().insert(name);
+            }
+        }
+    }
+    let twice = files.into_iter().filter(|(constant, files)| {
+        files.len() > 1 && !DEFINED_TWICE.iter().any(|(allowed, _)| allowed == constant)
+    });
+    twice.map(|(constant, files)| format!("{constant}: {files:?}")).collect()
+}
+
+#[test]
+fn a_constant_in_two_files_is_reported_and_associated_and_test_constants_are_not() {
+    let text = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let both = [text("a.rs", "pub(super) const TRIES: u32 = 1;"), text("b.rs", "const TRIES: usize = 2;")];
+    assert_eq!(constants_defined_twice(&both), [r#"TRIES: {"a.rs", "b.rs"}"#]);
+    let others = [
+        text("a.rs", "const TRIES: u32 = 1; impl A { const KEY: u8 = 1; } const fn f() {}"),
+        text("b.rs", "impl B { const KEY: u8 = 2; } #[cfg(test)] mod tests { const TRIES: u32 = 2; }"),
+    ];
+    assert_eq!(constants_defined_twice(&others), Vec::<String>::new());
+}

@@ -10,7 +10,7 @@ use quorate::{
     lease::Heartbeat,
     node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
     quorum::Quorum,
-    scheduler::{Delivery, Job, RunAll, RunContext, Scheduler, every},
+    scheduler::{Delivery, Job, Jobs, Placement, Retry, RunAll, RunContext, RunOutcome, Scheduler, every},
 };
 use std::{
     collections::BTreeMap,
@@ -383,5 +383,54 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     stop.cancel();
     run.await.expect("no panic").expect("a shutdown is Ok");
     assert!(ended.is_cancelled());
+    quorum.close().await;
+}
+
+/// The handler ends in far less than a millisecond.
+#[tokio::test]
+async fn a_history_shows_the_duration_of_a_short_run_and_the_error_of_a_failed_attempt() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let env = quorum.env().clone();
+    let job = |name: &str, placement, good: u32| {
+        let handler = move |run: RunContext| async move {
+            if run.attempt() < good { Err(format!("attempt {} failed", run.attempt())) } else { Ok(()) }
+        };
+        let job = Job::new(name, every(2 * PERIOD).expect("a period"), handler).placement(placement);
+        job.retries(Retry::new(2).backoff(PERIOD / 50, PERIOD / 50))
+    };
+    let scheduler = Scheduler::new(&quorum, "g").ttl(SECOND);
+    let scheduler = scheduler.job(job("leader-short", Placement::Leader, 1));
+    let scheduler = scheduler.job(job("leader-retried", Placement::Leader, 2));
+    let scheduler = scheduler.job(job("worker-short", Placement::AnyWorker, 1));
+    let scheduler = scheduler.job(job("worker-retried", Placement::AnyWorker, 2));
+    let scheduler = scheduler.job(job("worker-fails", Placement::AnyWorker, 3));
+    let stop = CancellationToken::new();
+    let run = env.spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
+    let jobs = Jobs::new(&quorum, "g").expect("a group");
+    let first = async |name: &str, end: RunOutcome| {
+        let give_up = env.now() + 20 * SECOND;
+        loop {
+            let found = jobs.history(name, 100).await.unwrap_or_default();
+            if let Some(entry) = found.into_iter().find(|entry| entry.end == end) {
+                break entry;
+            }
+            assert!(env.now() < give_up, "{name} has no entry");
+            env.sleep(PERIOD).await;
+        }
+    };
+    for placed in ["leader", "worker"] {
+        let short = first(&format!("{placed}-short"), RunOutcome::Done).await;
+        assert!(short.took.is_some_and(|took| !took.is_zero()), "{short:?}");
+        assert_eq!((short.attempts, short.last_error()), (1, None));
+        let retried = first(&format!("{placed}-retried"), RunOutcome::Done).await;
+        assert_eq!((retried.attempts, retried.last_error()), (2, Some("attempt 1 failed")), "{retried:?}");
+        assert!(retried.reason.is_empty());
+    }
+    let fails = first("worker-fails", RunOutcome::Failed).await;
+    assert_eq!((fails.attempts, fails.last_error()), (2, Some("attempt 2 failed")), "{fails:?}");
+    assert_eq!(fails.attempt_error, None, "it is the reason");
+    stop.cancel();
+    run.await.expect("no panic").expect("a shutdown is Ok");
     quorum.close().await;
 }

@@ -99,6 +99,7 @@ pub(crate) mod testing {
             started: None,
             took: None,
             attempts: 1,
+            attempt_error: None,
             output: None,
         }
     }

@@ -4,7 +4,6 @@ use super::{failure, look, page::RunEnd, print, table::table};
 use crate::{args::HistoryArgs, config::Config, exit::Failure};
 use quorate::plain::plain;
 use serde::Serialize;
-use std::time::Duration;
 
 #[derive(Debug, Serialize)]
 struct Page {
@@ -52,9 +51,9 @@ fn row(end: &RunEnd) -> [String; 7] {
         tick,
         end.cause.clone(),
         end.outcome.clone(),
-        end.took_ms.map_or("-".to_owned(), |ms| format!("{:.1?}", Duration::from_millis(ms))),
+        end.duration().unwrap_or_else(|| "-".to_owned()),
         end.attempts.to_string(),
         end.worker.clone(),
-        end.reason.clone(),
+        end.explanation(),
     ]
 }

@@ -12,7 +12,6 @@ use crate::{
     exit::Failure,
 };
 use serde::Serialize;
-use std::time::Duration;
 
 #[derive(Debug, Serialize)]
 struct Page {
@@ -108,9 +107,11 @@ impl ActiveRun {
 impl RunEnd {
     /// Returns the outcome on one line.
     pub(super) fn short(&self) -> String {
-        let took =
-            self.took_ms.map_or_else(String::new, |ms| format!(" in {:.1?}", Duration::from_millis(ms)));
-        let reason = if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
-        format!("{} {}{took}{reason}", self.tick, self.outcome)
+        let took = self.duration().map_or_else(String::new, |took| format!(" in {took}"));
+        let attempts =
+            if self.attempts > 1 { format!(" after {} attempts", self.attempts) } else { String::new() };
+        let why = Some(self.explanation()).filter(|why| !why.is_empty());
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        format!("{} {}{took}{attempts}{why}", self.tick, self.outcome)
     }
 }

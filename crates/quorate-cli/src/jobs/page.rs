@@ -7,6 +7,7 @@ use quorate::{
     scheduler::{HistoryEntry, JobStatus, RunStatus, Schedule},
 };
 use serde::Serialize;
+use std::time::Duration;
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
@@ -60,8 +61,11 @@ pub(super) struct RunEnd {
     pub(super) worker: String,
     pub(super) term: u64,
     pub(super) started: Option<String>,
-    pub(super) took_ms: Option<u64>,
+    /// The duration in microseconds.
+    pub(super) took_us: Option<u64>,
     pub(super) attempts: u32,
+    /// The error of the last attempt that failed, also if a later attempt succeeded.
+    pub(super) last_error: Option<String>,
     pub(super) output: Option<String>,
 }
 
@@ -116,9 +120,26 @@ impl RunEnd {
             worker: plain(&end.worker, NAME_MAX),
             term: end.term.get(),
             started: end.started.map(rfc3339),
-            took_ms: end.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            took_us: end.took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
             attempts: end.attempts,
+            last_error: end.last_error().map(|error| plain(error, TEXT_MAX)),
             output: end.output.as_ref().map(|output| lines(output)),
+        }
+    }
+
+    /// Returns the duration for people.
+    pub(super) fn duration(&self) -> Option<String> {
+        self.took_us.map(|micros| format!("{:.1?}", Duration::from_micros(micros)))
+    }
+
+    /// Returns the reason, and the error of a failed attempt if that is another text.
+    pub(super) fn explanation(&self) -> String {
+        match &self.last_error {
+            Some(error) if *error != self.reason => {
+                let between = if self.reason.is_empty() { "" } else { "; " };
+                format!("{}{between}last error: {error}", self.reason)
+            }
+            _ => self.reason.clone(),
         }
     }
 }
@@ -127,4 +148,55 @@ impl RunEnd {
 fn lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| plain(line, usize::MAX)).collect();
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::{
+        node::FencingToken,
+        scheduler::{RunCause, RunOutcome},
+    };
+
+    fn page(end: RunOutcome, reason: &str, attempt_error: Option<&str>) -> RunEnd {
+        RunEnd::new(&HistoryEntry {
+            job: "beat".into(),
+            tick: WallTime::from_micros(1_700_000_000_000_000),
+            until: None,
+            cause: RunCause::Scheduled,
+            end,
+            reason: reason.into(),
+            worker: "w".into(),
+            term: FencingToken::new(7),
+            started: None,
+            took: Some(Duration::from_micros(312)),
+            attempts: 3,
+            attempt_error: attempt_error.map(Into::into),
+            output: None,
+        })
+    }
+
+    #[test]
+    fn the_error_of_an_attempt_is_shown_whatever_the_outcome_is() {
+        let done = page(RunOutcome::Done, "", Some("refused"));
+        assert_eq!(
+            done.short(),
+            "2023-11-14T22:13:20Z done in 312.0µs after 3 attempts: last error: refused"
+        );
+        let failed = page(RunOutcome::Failed, "exit 1", None);
+        assert_eq!(failed.short(), "2023-11-14T22:13:20Z failed in 312.0µs after 3 attempts: exit 1");
+        let cancelled = page(RunOutcome::Cancelled, "on request of me", Some("refused"));
+        assert_eq!(cancelled.explanation(), "on request of me; last error: refused");
+        let json = |page: &RunEnd| serde_json::to_value(page).expect("JSON");
+        assert_eq!(json(&done)["last_error"], "refused");
+        assert_eq!(json(&failed)["last_error"], "exit 1");
+        assert!(json(&page(RunOutcome::Done, "", None))["last_error"].is_null());
+    }
+
+    #[test]
+    fn a_run_shorter_than_a_millisecond_shows_its_duration() {
+        let page = page(RunOutcome::Done, "", None);
+        assert_eq!(page.duration().as_deref(), Some("312.0µs"));
+        assert_eq!(serde_json::to_value(&page).expect("JSON")["took_us"], 312);
+    }
 }

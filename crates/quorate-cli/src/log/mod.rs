@@ -93,15 +93,9 @@ pub(crate) fn finish() {
     }
 }
 
-/// The prefixes of fields from which `tracing-opentelemetry` makes metrics. People do not need them.
-const METRIC_PREFIXES: [&str; 3] = ["monotonic_counter.", "counter.", "histogram."];
-
 /// Writes one field of a line of text. The line stays one line and contains no character that controls a terminal,
-/// whatever the value is. Metric fields are left out.
+/// whatever the value is.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
-    if METRIC_PREFIXES.iter().any(|prefix| field.name().starts_with(prefix)) {
-        return Ok(());
-    }
     let text = show::line(&format!("{value:?}"), FIELD_MAX);
     match field.name() {
         "message" => to.write_str(&text),
@@ -191,25 +185,6 @@ mod tests {
         }
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["message"], hostile, "JSON loses nothing");
-    }
-
-    #[test]
-    fn text_lines_have_no_metric_fields() {
-        let written = queue::Shared::default();
-        let queue = Queue::start(written.clone(), dropped_as_text);
-        let subscriber = tracing_subscriber::fmt().with_target(false).with_ansi(false);
-        let lines = subscriber.fmt_fields(debug_fn(field).delimited(" ")).with_writer(Arc::clone(&queue));
-        tracing::subscriber::with_default(lines.finish(), || {
-            tracing::info!(
-                job = "beat",
-                monotonic_counter.quorate_ticks = 1_u64,
-                histogram.quorate_tick_seconds = 0.5,
-                "done"
-            );
-        });
-        assert!(queue.flush(Duration::from_secs(20)));
-        let text = written.text();
-        assert!(text.trim_end().ends_with("INFO done job=\"beat\""), "{text:?}");
     }
 
     /// A value whose `Debug` escapes nothing.

@@ -54,7 +54,7 @@ struct LogCapture {
 
 impl Subscriber for LogCapture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let most = if metadata.target() == SEALED { Level::DEBUG } else { Level::INFO };
+        let most = if [SEALED, TICK].contains(&metadata.target()) { Level::DEBUG } else { Level::INFO };
         metadata.target().starts_with("quorate") && *metadata.level() <= most
     }
 
@@ -98,7 +98,7 @@ impl LogCapture {
                 self.referee.judge(&SimEvent::Sealed { term, nodes: &nodes });
             }
             // The jobs of the second group have invariants of their own.
-            TICK if field("end") == "lost" && !self.pool.contains(field("job")) => {
+            TICK if field("outcome") == "lost" && !self.pool.contains(field("job")) => {
                 let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
                 let (job, tick) = (field("job"), field("tick"));
                 self.referee.judge(&SimEvent::TickLost { job, tick, term, reason });

@@ -14,17 +14,17 @@ use std::{
 };
 
 /// What the keys of requests begin with.
-const PREFIX: &str = "ask/";
+const INBOX_PREFIX: &str = "ask/";
 /// How long requests and answers stay.
 pub(super) const KEPT: Duration = Duration::from_secs(3600);
 /// An answer that does not reach a node, one without memory left for instance, is written again so often at most.
-const WRITE_AGAIN: Duration = Duration::from_secs(2);
+const ANSWER_AGAIN: Duration = Duration::from_secs(2);
 /// A request is never valid for longer, whatever it says: it must not outlive the memory of its answer.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
 
 /// The key of a request, and of what is answered to it.
 pub(super) fn key(id: RequestId) -> Arc<str> {
-    format!("{PREFIX}{id}").into()
+    format!("{INBOX_PREFIX}{id}").into()
 }
 
 /// The record of a request.
@@ -171,7 +171,7 @@ impl Classification {
             known.answer = told;
         }
         match &known.answer {
-            Some(answer) if now < known.written_at || known.written_at + WRITE_AGAIN <= now => {
+            Some(answer) if now < known.written_at || known.written_at + ANSWER_AGAIN <= now => {
                 known.written_at = now;
                 Some(Step::Answer(request, answer.clone()))
             }
@@ -218,7 +218,7 @@ enum InboxItem {
 
 /// Reads one record; `None` for what is no request's.
 fn read(key: &str, record: &Record) -> Result<Option<(RequestId, InboxItem)>, RecordError> {
-    let Some(id) = key.strip_prefix(PREFIX) else { return Ok(None) };
+    let Some(id) = key.strip_prefix(INBOX_PREFIX) else { return Ok(None) };
     let id: RequestId =
         id.parse().map_err(|error| RecordError::new("request's key", key, &format!("{error}")))?;
     if record.last {

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// And where too few nodes answer.
 const LOOK_EVERY_AWAY: Duration = Duration::from_secs(1);
 /// Between two prunings.
-const PRUNE_EVERY: Duration = Duration::from_secs(60);
+const INBOX_PRUNE_EVERY: Duration = Duration::from_secs(60);
 
 /// The part of a group's ledger that takes requests.
 pub(in crate::scheduler) fn part(ledger: &Ledger) -> Ledger {
@@ -41,7 +41,7 @@ pub(in crate::scheduler) async fn tend(ledger: Ledger, term: Term, asked: mpsc::
         triage: Classification::default(),
         asked,
         pending: FuturesUnordered::new(),
-        prune_at: env.now() + PRUNE_EVERY,
+        prune_at: env.now() + INBOX_PRUNE_EVERY,
     };
     tokio::select! { biased;
         () = term.step_down_token().cancelled() => {}
@@ -110,7 +110,7 @@ impl Clerk<'_> {
         if self.env.now() >= self.prune_at
             && let Some(below) = classify::prune_below(&answers, now)
         {
-            self.prune_at = self.env.now() + PRUNE_EVERY;
+            self.prune_at = self.env.now() + INBOX_PRUNE_EVERY;
             if let Err(error) = self.inbox.prune(Default::default(), below).await {
                 tracing::debug!(group = &**self.term.group(), "the inbox was not pruned: {error}");
             }

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// How long a request may be taken up, unless told otherwise.
 const VALID_FOR: Duration = Duration::from_secs(60);
 /// Between two attempts to post, and two looks for an answer.
-const AGAIN: Duration = Duration::from_millis(100);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Of so many jobs the histories are read for a list, and no more: each is a read of its own.
 const HISTORIES_MAX: usize = 256;
 /// How many of them are read at a time.
@@ -263,7 +263,7 @@ impl Jobs {
             if env.now() >= deadline {
                 return Err(self.unanswered(&request).await);
             }
-            env.sleep(AGAIN).await;
+            env.sleep(ASK_AGAIN).await;
         }
     }
 
@@ -303,7 +303,7 @@ impl Jobs {
             if env.now() >= deadline || report.is_permanent() {
                 return Err(self.not_posted(&request, report, perhaps));
             }
-            env.sleep(AGAIN).await;
+            env.sleep(ASK_AGAIN).await;
         }
     }
 

@@ -5,8 +5,9 @@ use crate::scheduler::{
     plan::effect::{RunCompletion, RunOwner, RunStart},
     run::{
         Cancel,
+        cancel::Withdraw,
         on_leader::{Began, Run, RunEnd},
-        opened::{Opened, Withdraw},
+        opened::Opened,
     },
     store::{open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter, snapshot::LedgerSnapshot},
 };

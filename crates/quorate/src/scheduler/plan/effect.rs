@@ -2,7 +2,8 @@
 
 use crate::scheduler::{
     plan::{pending_run::PendingRun, reporter::RunReport},
-    run::on_leader::{RunEnd, SavedState},
+    run::on_leader::RunEnd,
+    store::saved_state::SavedState,
 };
 use crate::{
     env::WallTime,

@@ -8,7 +8,7 @@ use crate::scheduler::{
         record_life::window,
         takeover::{due_after, unfinished},
     },
-    run::on_leader::SavedState,
+    store::saved_state::SavedState,
     store::snapshot::LedgerSnapshot,
 };
 use crate::{

@@ -64,9 +64,10 @@ impl JobPlan {
     pub(in crate::scheduler) fn new(
         job: Arc<Job>,
         from: WallTime,
-        unfinished: Vec<PendingRun>,
+        mut unfinished: Vec<PendingRun>,
         paused: bool,
     ) -> Self {
+        unfinished.sort_by_key(|run| !run.is_open());
         let jitter = job.jitters();
         let mut plan = Self {
             job,
@@ -120,7 +121,6 @@ impl JobPlan {
         &self.active
     }
 
-    #[cfg(test)]
     pub(in crate::scheduler) fn is_paused(&self) -> bool {
         self.paused
     }
@@ -312,7 +312,11 @@ impl JobPlan {
 
     /// Adds a requested run.
     pub(in crate::scheduler) fn add_requested(&mut self, run: PendingRun) {
-        self.requested.push_back(run);
+        if run.is_open() {
+            self.requested.push_front(run);
+        } else {
+            self.requested.push_back(run);
+        }
     }
 
     /// Drops all requested runs that wait.
@@ -330,14 +334,17 @@ impl JobPlan {
     }
 
     /// Pauses the job: from now on no tick is due. Returns the ticks that waited, interrupted ones included, as skipped.
+    /// Runs that are open stay: only their slots can end them.
     pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
         let (requested, ticks): (_, Vec<_>) =
             mem::take(&mut self.postponed).into_iter().partition(|(_, run)| run.request().is_some());
         self.postponed = requested;
-        let waiting = mem::take(&mut self.waiting).into_iter();
-        waiting.chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
+        let (open, waiting): (_, VecDeque<_>) =
+            mem::take(&mut self.waiting).into_iter().partition(PendingRun::is_open);
+        self.waiting = open;
+        waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
 
     /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that were not due since `paused`.
@@ -400,8 +407,12 @@ impl JobPlan {
         waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
     }
 
-    /// Returns the run that may start now.
+    /// Returns the run that may start now. A run that an earlier leader has opened does not wait: workers may execute it
+    /// whatever this leader does, so the leader watches it from the beginning.
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
+        if let Some(open) = self.open_queue() {
+            return open.front();
+        }
         let beside = self.job.overlap == Overlap::Allow;
         let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
         let requested =
@@ -414,9 +425,21 @@ impl JobPlan {
         !self.active.iter().any(|run| run.request.is_some())
     }
 
+    /// Returns the queue that begins with a run that is open.
+    fn open_queue(&self) -> Option<&VecDeque<PendingRun>> {
+        [&self.waiting, &self.requested]
+            .into_iter()
+            .find(|runs| runs.front().is_some_and(PendingRun::is_open))
+    }
+
     /// Removes the run that [`JobPlan::head`] returns. Turns are needed: where runs take longer than the gap between
     /// ticks, a tick always waits.
     fn pop(&mut self) -> Option<PendingRun> {
+        for runs in [&mut self.waiting, &mut self.requested] {
+            if runs.front().is_some_and(PendingRun::is_open) {
+                return runs.pop_front();
+            }
+        }
         let requested = self.requested_next && self.may_start_requested() && !self.requested.is_empty();
         if self.waiting.is_empty() || requested {
             self.requested_next = false;
@@ -432,9 +455,9 @@ impl JobPlan {
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // A catch-up run was within the window when it was decided on.
-            let after_end = self.job.schedule.is_after_end();
-            if !after_end && run.cause == RunCause::Scheduled && self.jitter.ripe(run.tick) + window < now {
+            // A catch-up run was within the window when it was decided on; an open run is ended through its slot.
+            let limited = !self.job.schedule.is_after_end() && !run.is_open();
+            if limited && run.cause == RunCause::Scheduled && self.jitter.ripe(run.tick) + window < now {
                 too_late.push(SkippedTick::TooLate(run.tick));
                 continue;
             }

@@ -2,7 +2,8 @@ use super::*;
 use crate::{
     node::{FencingToken, Record},
     scheduler::{
-        Delivery, MisfireReason, MisfiredTicks, RequestId, RunAll, RunOnce, SkipReason, every,
+        Delivery, MisfireReason, MisfiredTicks, OpenRun, RequestId, RunAll, RunOnce, RunRecord, SkipReason,
+        every,
         plan::takeover::{due_after, unfinished},
         store::snapshot::tests::{SECOND, at, sealed},
     },
@@ -483,4 +484,46 @@ fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinishe
     interrupted.begin_after_end(at(0), Some(at(3)));
     let head = interrupted.head().map(|start| start.tick);
     assert_eq!((interrupted.next, head), (None, Some(at(10))), "the next tick follows its end");
+}
+
+/// A run that an earlier leader has opened: workers may have taken it.
+fn opened(tick: u64) -> PendingRun {
+    let open = OpenRun {
+        generation: 1,
+        at: at(tick),
+        not_before: at(tick),
+        take_by: at(tick + 10),
+        horizon: at(tick + 4_000),
+        delivery: Delivery::AtMostOnce,
+        cause: RunCause::Scheduled,
+        term: FencingToken::new(1),
+        state: None,
+        cancel: None,
+    };
+    let seen = Some(RunRecord::Open(open).into_record(at(tick), FencingToken::new(1)));
+    PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
+}
+
+/// R7: only its slot ends an open run. The plan watches it from the beginning, however late it is and whatever else runs.
+#[test]
+fn an_open_run_is_watched_at_once_and_never_skipped() {
+    let runs = vec![PendingRun { cause: RunCause::CatchUp, seen: None, ..opened(9) }, opened(2), opened(3)];
+    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
+    let (first, skipped) = plan.start(at(1_000));
+    assert_eq!((first.as_ref().map(|run| run.tick), skipped), (Some(at(2)), vec![]), "long past its window");
+    plan.begin(ActiveRun::new(&first.unwrap(), plan.job()));
+    assert_eq!(start(&mut plan, at(1_000)), Some(at(3)), "beside an active run");
+    assert_eq!(start(&mut plan, at(1_000)), None, "what is not open waits for its turn");
+    plan.add_requested(requested(20));
+    plan.add_requested(PendingRun { cause: requested(21).cause, ..opened(21) });
+    assert_eq!(start(&mut plan, at(1_000)), Some(at(21)));
+}
+
+#[test]
+fn a_pause_leaves_open_runs_to_their_slots() {
+    let runs = vec![opened(2), PendingRun { seen: None, ..opened(3) }];
+    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
+    let skipped = plan.pause();
+    assert!(matches!(&skipped[..], [SkippedTick::Paused(run)] if run.tick == at(3)), "{skipped:?}");
+    assert_eq!(start(&mut plan, at(10)), Some(at(2)));
 }

@@ -2,7 +2,7 @@
 
 use crate::scheduler::{
     plan::open_request::{RequestRow, requests_in},
-    run::on_leader::{SavedState, StateRow},
+    store::saved_state::{SavedState, StateRow},
     store::{FOR_EVER, row_writer::highest, snapshot::LedgerSnapshot},
 };
 use crate::{env::WallTime, node::Record, scheduler::JobRow};

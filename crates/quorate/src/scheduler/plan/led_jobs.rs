@@ -226,10 +226,15 @@ impl LedJobs {
         let Some((job, state, (run, too_late))) = self.table.change(place, start) else { return true };
         if let Some(run) = run {
             let active = ActiveRun::new(&run, &job);
-            let here = active.here;
+            let (here, key) = (active.here, Arc::clone(&active.key));
+            // The leader that accepted the pause may have ended before the run did.
+            let paused = run.is_open() && self.table.get(place).is_some_and(|entry| entry.plan().is_paused());
             self.table.begin(place, active);
             let start = RunStart { owner: RunOwner::Job(place), job: Arc::clone(&job), state, run };
             out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
+            if paused {
+                out.push(Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why: PAUSED.into() });
+            }
         }
         self.skip(&job, too_late, out);
         true

@@ -43,13 +43,15 @@ impl PendingRun {
         RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
     }
 
+    /// Returns whether an earlier leader has opened it: a worker may have taken it, so only its slot can end it (R7).
+    pub(in crate::scheduler) fn is_open(&self) -> bool {
+        let seen = self.seen.as_ref();
+        seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
+    }
+
     /// Returns whether a worker executes it: it is open already, or the job is placed on any worker.
     pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
-        let open = || {
-            let seen = self.seen.as_ref();
-            seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
-        };
-        job.placement == Placement::AnyWorker || open()
+        job.placement == Placement::AnyWorker || self.is_open()
     }
 }
 

@@ -78,6 +78,7 @@ impl Reporter {
             started: began,
             took: began.map(|_| worked.took),
             attempts: worked.attempts,
+            attempt_error: worked.error,
             output: worked.output,
             ..entry
         };
@@ -127,7 +128,7 @@ impl Reporter {
         let lost = || format!("it was started by {worker}, who left no word of its end").into();
         let reason: Arc<str> = why.unwrap_or_else(lost);
         let (term, took) = match written {
-            Some(RunRecord::Closed { term, took_ms, .. }) => (term, took_ms.map(Duration::from_millis)),
+            Some(RunRecord::Closed { term, took, .. }) => (term, took),
             _ => (None, None),
         };
         let term = term.or(seen.map(|seen| seen.term)).unwrap_or(self.term);
@@ -206,6 +207,7 @@ impl Reporter {
             started: None,
             took: None,
             attempts: 0,
+            attempt_error: None,
             output: None,
         }
     }

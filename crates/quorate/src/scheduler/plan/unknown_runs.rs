@@ -12,7 +12,7 @@ use crate::scheduler::{
         open_request::job_and_tick,
         pending_run::PendingRun,
     },
-    run::on_leader::SavedState,
+    store::saved_state::SavedState,
     store::snapshot::LedgerSnapshot,
 };
 use crate::{

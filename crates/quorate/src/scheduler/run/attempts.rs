@@ -1,59 +1,55 @@
-use crate::scheduler::run::{RunContext, RunGuard, context::RunOutput};
+use crate::scheduler::run::{Cancel, RunContext, RunGuard, RunOutput};
 use crate::{
     env::{BootTime, WallTime},
     panic,
     scheduler::{Delivery, Job, RunCause, RunOutcome},
 };
 use futures_util::FutureExt;
-use std::{
-    panic::AssertUnwindSafe,
-    pin::pin,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
-use tokio_util::sync::CancellationToken;
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
-/// A run about to be made: a handler, and under what it runs.
+/// The execution of one run of a job.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) cause: RunCause,
-    pub(in crate::scheduler) hold: RunGuard,
-    /// What the handler says beside its result.
-    pub(in crate::scheduler) said: RunOutput,
+    pub(in crate::scheduler) guard: RunGuard,
+    /// The output of the handler beside its result.
+    pub(in crate::scheduler) output: RunOutput,
     pub(in crate::scheduler) cancel: Cancel,
-    /// How long a run that is cancelled has to end.
+    /// The time in which a cancelled run has to end.
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// How a run ended.
+/// The result of an execution.
 #[derive(Debug)]
 pub(in crate::scheduler) struct ExecutionResult {
     pub(in crate::scheduler) end: ExecutionEnd,
-    /// The last error, or why it was cancelled; may be empty.
+    /// The last error, or the reason of the cancellation; may be empty.
     pub(in crate::scheduler) reason: Arc<str>,
+    /// The error of the last failed attempt, if the run did not end as failed or timed out.
+    pub(in crate::scheduler) error: Option<Arc<str>>,
     pub(in crate::scheduler) attempts: u32,
     pub(in crate::scheduler) took: Duration,
-    /// What it leaves to the runs that come.
+    /// The state for later runs, if the handler set one and the run is done.
     pub(in crate::scheduler) state: Option<Arc<str>>,
     pub(in crate::scheduler) output: Option<Arc<str>>,
 }
 
-/// In which way a run ended.
+/// The way in which a run or an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum ExecutionEnd {
     Done,
     Failed,
     TimedOut,
-    /// On request, or for a later tick.
+    /// It was cancelled on request, or for a later tick.
     Cancelled,
-    /// With its term or claim, or marked by its handler: an at-least-once tick runs again.
+    /// Its term or claim ended, or its handler marked it as interrupted: an at-least-once tick runs again.
     Interrupted,
 }
 
 impl ExecutionEnd {
-    /// How the run's tick has ended; `None` where it runs again.
+    /// Returns the outcome of the run's tick; `None` if the tick runs again.
     pub(in crate::scheduler) fn of_tick(self) -> Option<RunOutcome> {
         match self {
             Self::Done => Some(RunOutcome::Done),
@@ -65,67 +61,15 @@ impl ExecutionEnd {
     }
 }
 
-/// Tells one run to stop, and why. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub(in crate::scheduler) struct Cancel {
-    stop: CancellationToken,
-    words: Arc<Words>,
-}
-
-/// Why a run is to stop: the first word of each kind.
-#[derive(Debug, Default)]
-struct Words {
-    /// Its tick has ended with it, also where it is to run at least once.
-    for_good: OnceLock<Arc<str>>,
-    /// Others may run it again.
-    for_now: OnceLock<Arc<str>>,
-}
-
-impl Cancel {
-    /// Nobody is to run it again, whatever it was told before.
-    pub(in crate::scheduler) fn cancel(&self, why: &str) {
-        let _ = self.words.for_good.set(why.into());
-        self.stop.cancel();
-    }
-
-    /// Others may run it again.
-    pub(in crate::scheduler) fn interrupt(&self, why: &str) {
-        let _ = self.words.for_now.set(why.into());
-        self.stop.cancel();
-    }
-
-    pub(in crate::scheduler) fn is_for_good(&self) -> bool {
-        self.words.for_good.get().is_some()
-    }
-
-    pub(in crate::scheduler) fn is_cancelled(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
-    /// Waits until the run is to stop.
-    pub(in crate::scheduler) async fn cancelled(&self) {
-        self.stop.cancelled().await;
-    }
-
-    pub(in crate::scheduler) fn why(&self) -> Arc<str> {
-        self.words.for_good.get().or(self.words.for_now.get()).cloned().unwrap_or_default()
-    }
-}
-
-/// Why a run is cancelled that somebody wants stopped.
-pub(in crate::scheduler) fn on_request(by: &str) -> String {
-    format!("on request of {by}")
-}
-
-/// The reason of a run that its handler marked, and then returned `Ok` from.
+/// The reason of a run whose handler marked it and returned `Ok`.
 const MARKED: &str = "the handler marked this run as interrupted";
 
-/// What is known of a run right after an attempt.
+/// The state of a run right after an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signals {
     /// The handler called `mark_interrupted`.
     marked: bool,
-    /// The term or the claim is over, or the work is to end with it.
+    /// The term or the claim has ended, or is about to end.
     over: bool,
     /// The run was cancelled, for now or for good.
     cancelled: bool,
@@ -134,15 +78,15 @@ struct Signals {
 }
 
 impl Signals {
-    /// Decides how a run ends after an attempt that ended as `attempt`; `None` where it may be tried again.
+    /// Decides how a run ends after an attempt that ended as `attempt`; `None` if another attempt may follow.
     ///
-    /// The mark of the handler counts before the result: a run that was cut short has not done its work, whatever it
-    /// returns.
+    /// The handler's mark has precedence over its result: a run that was cut short has not done its work, whatever the
+    /// handler returned.
     fn decide(self, attempt: ExecutionEnd, delivery: Delivery) -> Option<ExecutionEnd> {
         match attempt {
-            // The handler came to its own end, even if it was told to stop meanwhile.
+            // The handler succeeded, even if the run was cancelled meanwhile.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
-            // A handler that is told to stop cannot tell a cancellation from a step-down.
+            // A handler that is cancelled cannot distinguish a cancellation from a step-down.
             _ if self.over || self.marked && !self.for_good => Some(interrupted(delivery)),
             _ if self.cancelled || self.for_good => Some(ExecutionEnd::Cancelled),
             _ => None,
@@ -159,33 +103,41 @@ fn interrupted(delivery: Delivery) -> ExecutionEnd {
 }
 
 impl Execution {
-    /// Makes its attempts, one after another. Dropping it drops the handler.
+    /// Runs the attempts, one after another. Dropping the future drops the handler.
     pub(in crate::scheduler) async fn run(self) -> ExecutionResult {
-        let env = self.hold.env().clone();
+        let env = self.guard.env().clone();
         let began = env.now();
-        let said = self.said.clone();
         let mut attempts = 0;
+        let mut last_error = None;
         let (end, reason) = loop {
             if self.cancel.is_for_good() {
                 break (ExecutionEnd::Cancelled, String::new());
             }
             attempts += 1;
-            let (attempt, error) = self.attempt(attempts, &said).await;
-            let signals = self.signals(&said);
+            let (attempt, error) = self.attempt(attempts).await;
+            if attempt != ExecutionEnd::Done {
+                last_error = Some(error.as_str().into());
+            }
+            let signals = self.signals();
             if let Some(end) = signals.decide(attempt, self.job.delivery) {
                 let error =
                     if attempt == ExecutionEnd::Done && signals.marked { MARKED.to_owned() } else { error };
                 break (end, error);
             }
             let Some(pause) = self.job.retries.pause(attempts, env.random()) else { break (attempt, error) };
-            tracing::debug!(job = &*self.job.name, attempts, ?pause, "tried again: {error}");
+            tracing::debug!(
+                job = &*self.job.name,
+                attempts,
+                ?pause,
+                "an attempt failed, another follows: {error}"
+            );
             tokio::select! { biased;
-                () = self.hold.step_down_token().cancelled() => break (interrupted(self.job.delivery), error),
-                () = self.cancel.stop.cancelled() => break (ExecutionEnd::Cancelled, error),
+                () = self.guard.step_down_token().cancelled() => break (interrupted(self.job.delivery), error),
+                () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
-            // A clone of the tick may have been marked in the pause.
-            if let Some(end) = self.signals(&said).decide(attempt, self.job.delivery) {
+            // A clone of the context may have been marked during the pause.
+            if let Some(end) = self.signals().decide(attempt, self.job.delivery) {
                 break (end, error);
             }
         };
@@ -193,39 +145,40 @@ impl Execution {
             ExecutionEnd::Cancelled if !self.cancel.why().is_empty() => self.cancel.why(),
             _ => reason.into(),
         };
-        let (state, output) = said.take();
+        let error = last_error.filter(|_| !matches!(end, ExecutionEnd::Failed | ExecutionEnd::TimedOut));
+        let (state, output) = self.output.take();
         let state = state.filter(|_| end == ExecutionEnd::Done);
-        ExecutionResult { end, reason, attempts, took: env.now().since(began), state, output }
+        ExecutionResult { end, reason, error, attempts, took: env.now().since(began), state, output }
     }
 
-    fn signals(&self, said: &RunOutput) -> Signals {
+    fn signals(&self) -> Signals {
         Signals {
-            marked: said.is_interrupted(),
-            over: self.hold.is_over(),
+            marked: self.output.is_interrupted(),
+            over: self.guard.is_over(),
             cancelled: self.cancel.is_cancelled(),
             for_good: self.cancel.is_for_good(),
         }
     }
 
-    /// Makes one attempt. Returns whether it was done, failed or timed out, and its error.
-    async fn attempt(&self, attempt: u32, said: &RunOutput) -> (ExecutionEnd, String) {
-        let env = self.hold.env();
-        let stop = self.hold.step_down_token().child_token();
+    /// Runs one attempt. Returns *done*, *failed* or *timed out*, and the error.
+    async fn attempt(&self, attempt: u32) -> (ExecutionEnd, String) {
+        let env = self.guard.env();
+        let stop = self.guard.step_down_token().child_token();
         let timeout_at = self.job.timeout.map(|timeout| env.now() + timeout);
-        let tick = RunContext {
+        let context = RunContext {
             job: Arc::clone(&self.job.name),
             at: self.tick,
             cause: self.cause,
             attempt,
-            hold: self.hold.clone(),
+            guard: self.guard.clone(),
             stop: stop.clone(),
             timeout_at,
-            said: said.clone(),
+            output: self.output.clone(),
         };
         let handler = Arc::clone(&self.job.handler);
-        let mut work = pin!(AssertUnwindSafe(async move { handler(tick).await }).catch_unwind());
+        let mut work = pin!(AssertUnwindSafe(async move { handler(context).await }).catch_unwind());
         let dropped = async {
-            self.cancel.stop.cancelled().await;
+            self.cancel.cancelled().await;
             stop.cancel();
             env.sleep(self.grace).await;
         };
@@ -238,7 +191,7 @@ impl Execution {
             () = dropped => (ExecutionEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
-                // It has the grace to end in good order, as at a step-down; whatever it says then, it took too long.
+                // The handler has the grace period to clean up, as at a step-down. Its result does not count any more.
                 let _ = env.before(env.now() + self.grace, work).await;
                 (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }
@@ -251,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_of_the_handler_counts_before_its_result() {
+    fn the_handler_s_mark_has_precedence_over_its_result() {
         use ExecutionEnd::{Cancelled, Done, Failed, Interrupted, TimedOut};
         let none = Signals::default();
         let marked = Signals { marked: true, ..none };
@@ -272,7 +225,7 @@ mod tests {
             assert_eq!(marked.decide(result, most), Some(Cancelled), "{result:?}");
         }
         for signals in [none, over, cancelled, for_good] {
-            assert_eq!(signals.decide(Done, least), Some(Done), "{signals:?}: it came to its own end");
+            assert_eq!(signals.decide(Done, least), Some(Done), "{signals:?}: the handler succeeded");
         }
         for result in [Failed, TimedOut] {
             assert_eq!(none.decide(result, least), None);
@@ -283,15 +236,5 @@ mod tests {
             assert_eq!(cancelled.decide(result, least), Some(Cancelled));
             assert_eq!(for_good.decide(result, least), Some(Cancelled));
         }
-    }
-
-    #[test]
-    fn what_is_cancelled_for_good_is_so_though_it_was_interrupted_before() {
-        let cancel = Cancel::default();
-        cancel.interrupt("a shutdown");
-        assert!(cancel.is_cancelled() && !cancel.is_for_good() && &*cancel.why() == "a shutdown");
-        cancel.cancel("on request");
-        cancel.interrupt("a shutdown");
-        assert!(cancel.is_for_good() && &*cancel.why() == "on request");
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Under what a tick runs: what it may run for as long as it is held.
+/// The lease under which a run executes. The run may go on for as long as this worker holds the lease.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) enum RunGuard {
     /// The leader's term.
@@ -17,7 +17,7 @@ pub(in crate::scheduler) enum RunGuard {
 }
 
 impl RunGuard {
-    /// The fencing token, if it is held at this moment.
+    /// Returns the fencing token, if this worker holds the lease now.
     pub(in crate::scheduler) fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         match self {
             Self::Term(term) => term.fencing_token(),
@@ -25,7 +25,7 @@ impl RunGuard {
         }
     }
 
-    /// The fencing token, whether or not it is still held.
+    /// Returns the fencing token, even if this worker no longer holds the lease.
     pub(in crate::scheduler) fn token(&self) -> FencingToken {
         match self {
             Self::Term(term) => term.token(),
@@ -33,7 +33,7 @@ impl RunGuard {
         }
     }
 
-    /// Fires when the work should end.
+    /// Returns the token that is cancelled when the run should end.
     pub(in crate::scheduler) fn step_down_token(&self) -> &CancellationToken {
         match self {
             Self::Term(term) => term.step_down_token(),
@@ -41,13 +41,14 @@ impl RunGuard {
         }
     }
 
-    /// Whether the work is to end, or has lost what it runs under. The clock is looked at as well: after a pause
-    /// the signal may be behind it.
+    /// Returns whether the run should end, or its lease has ended. It also checks the clock: after a pause of the process,
+    /// the token may be cancelled late.
     pub(in crate::scheduler) fn is_over(&self) -> bool {
         self.step_down_token().is_cancelled() || self.fencing_token().is_err()
     }
 
-    /// Until when it is held if no extension succeeds, or until when the work has time once it is told to end.
+    /// Returns the time at which the lease ends without another extension, or, after a step-down began, the time by which the
+    /// run must end.
     pub(in crate::scheduler) fn work_until(&self) -> Option<BootTime> {
         match self {
             Self::Term(term) => term.work_until(),

@@ -1,12 +1,16 @@
-//! The leader's side of a run that workers execute: opens it, watches its slot, and closes it.
+//! The leader's side of a run that workers execute: the leader opens the run, watches its slot, and closes the run.
 
 use crate::scheduler::{
-    plan::pending_run::PendingRun,
-    run::on_leader::{RunEnd, RunSummary, SavedState},
+    plan::{pending_run::PendingRun, record_life::LATE_AFTER},
+    run::{
+        cancel::Withdraw,
+        on_leader::{RunEnd, RunSummary},
+    },
     store::{
         open_list::OpenList,
         row_writer::RowWriter,
         run_writer::{NotWritten, RunId, RunWriter},
+        saved_state::SavedState,
     },
 };
 use crate::{
@@ -20,44 +24,17 @@ use crate::{
         voided,
     },
 };
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
-use tokio_util::sync::CancellationToken;
+use std::{sync::Arc, time::Duration};
 
-/// Between two looks at a slot: a quarter of the time since the run was due, but no less and no more than this.
-const LOOK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// The time within which a run may be taken that the misfire rule does not limit: a requested run, or a catch-up run.
+/// The shortest and the longest pause between two inspections of a slot. Between these limits, the pause is a quarter of the time
+/// since the run was due.
+const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, or a catch-up run.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
-/// The time from `take_by` to the horizon of a slot: this many gaps between ticks, at least and at most these times.
+/// The time from `take_by` to the horizon of a slot: the number of gaps between ticks, and the shortest and the longest time.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
-/// Ends a run before a worker takes it. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub(in crate::scheduler) struct Withdraw {
-    token: CancellationToken,
-    why: Arc<OnceLock<(RunOutcome, Arc<str>)>>,
-}
-
-impl Withdraw {
-    /// Ends the run with this end, unless a worker has taken it.
-    pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
-        let _ = self.why.set((end, why.into()));
-        self.token.cancel();
-    }
-
-    /// Stops watching the run and leaves it open, unless it is withdrawn.
-    pub(in crate::scheduler) fn release(&self) {
-        self.token.cancel();
-    }
-
-    fn is_released(&self) -> bool {
-        self.token.is_cancelled() && self.why.get().is_none()
-    }
-}
-
-/// A run to open, or to go on with.
+/// A run that the leader opens, or continues if an earlier leader has opened it.
 pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) start: PendingRun,
@@ -77,11 +54,11 @@ pub(in crate::scheduler) struct Opened {
 enum SlotEnd {
     /// The worker recorded this end.
     Done(SlotResult),
-    /// The leader ended it unstarted, or found that an earlier leader had.
+    /// The leader ended it before a worker started it, or found that an earlier leader had done so.
     Void(RunOutcome, Arc<str>),
-    /// It was taken, or may have been, and no worker holds it: by whom, and what is known.
+    /// A worker took it, or may have done so, and no worker holds the claim: the worker if known, and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
-    /// The term is over; the next leader goes on.
+    /// The term is over; the next leader continues the run.
     Left,
 }
 
@@ -94,7 +71,7 @@ enum Next {
     Reopen,
 }
 
-/// Decides on what follows a lost or interrupted generation: only at-least-once goes on, and not where the run is cancelled.
+/// Decides what follows a lost or interrupted generation. Only an at-least-once run has another one, unless it is cancelled.
 fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
     match delivery {
         _ if cancelled => Next::Close(RunOutcome::Cancelled),
@@ -104,7 +81,7 @@ fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
 }
 
 impl Opened {
-    /// Opens the run and stays with it until it is closed, or the term is over.
+    /// Opens the run and watches it until it is closed, or the term is over.
     pub(in crate::scheduler) async fn run(mut self) -> RunEnd {
         let run = self.start.run();
         let adopted = self.start.seen.as_ref().and_then(|seen| match RunRecord::parse(&seen.value) {
@@ -113,7 +90,7 @@ impl Opened {
         });
         let mut seen = self.start.seen.clone();
         let mut open = adopted.unwrap_or_else(|| {
-            // An earlier leader's own execution was the first generation.
+            // If an earlier leader executed the run itself, that execution was the first generation.
             let known = self.start.seen.is_none() && !self.start.unknown;
             self.generation(&run, first_opened(known), None)
         });
@@ -133,10 +110,10 @@ impl Opened {
             let (next, outcome) = match end {
                 SlotEnd::Left => return RunEnd::Left,
                 SlotEnd::Void(end, why) => {
-                    (Next::Close(voided(open.generation, end)), self.nothing_ran(&why))
+                    (Next::Close(voided(open.generation, end)), self.without_handler(&why))
                 }
                 SlotEnd::Lost(worker, why) => {
-                    let ran = self.nothing_ran(&why);
+                    let ran = self.without_handler(&why);
                     let worker = worker.unwrap_or(ran.worker);
                     (after_loss(open.delivery, cancelled, RunOutcome::Lost), SlotResult { worker, ..ran })
                 }
@@ -168,16 +145,13 @@ impl Opened {
         }
     }
 
-    /// A new generation, after this one or as the first.
+    /// Returns a new generation, which follows `before` if there is one.
     fn generation(&self, run: &RunId, generation: u32, before: Option<&OpenRun>) -> OpenRun {
         let now = self.now();
         let scheduled = self.start.cause == RunCause::Scheduled && generation == 1;
         let chained = self.job.schedule.is_after_end();
         let take_by = match scheduled && !chained {
-            true => {
-                self.start.not_before
-                    + self.job.misfire.within().max(crate::scheduler::plan::record_life::LATE_AFTER)
-            }
+            true => self.start.not_before + self.job.misfire.within().max(LATE_AFTER),
             false => now.max(self.start.not_before) + TAKE_WITHIN,
         };
         let (gaps, least, most) = HORIZON;
@@ -198,7 +172,7 @@ impl Opened {
         }
     }
 
-    /// Watches the slot until the generation has ended; gives the record that is written last.
+    /// Watches the slot until the generation has ended. Returns its end, and the record that was written last.
     async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
         let slot = SlotId {
             run: Arc::clone(&run.key),
@@ -213,12 +187,12 @@ impl Opened {
         loop {
             let now = self.now();
             let cancelled = self.cancel.is_cancelled();
-            let withdrawn = self.withdraw.token.is_cancelled();
+            let withdrawn = self.withdraw.is_withdrawn();
             if !taken && !cancelled && !withdrawn && !listed {
                 listed = true;
                 self.list.add(&run.key, open.not_before);
             }
-            let (least, most) = LOOK;
+            let (least, most) = INSPECT_PAUSE;
             let age = due.until(now);
             let pause = match open.not_before > now && !cancelled && !withdrawn {
                 true => now.until(open.not_before) + least,
@@ -227,7 +201,7 @@ impl Opened {
             tokio::select! { biased;
                 () = step_down.cancelled() => return (SlotEnd::Left, record),
                 () = self.cancel.cancelled(), if !cancelled => {}
-                () = self.withdraw.token.cancelled(), if !withdrawn && !cancelled => {}
+                () = self.withdraw.withdrawn(), if !withdrawn && !cancelled => {}
                 () = env.sleep(pause) => {}
             }
             if self.is_over() {
@@ -246,7 +220,7 @@ impl Opened {
             }
             if self.slots.is_past_horizon(&slot) {
                 if shown.free {
-                    let why = "its slot cannot be taken any more, and no end of it was found";
+                    let why = "no worker can take its slot any more, and no node has its end";
                     return (SlotEnd::Lost(holder, why.into()), record);
                 }
                 continue;
@@ -259,7 +233,7 @@ impl Opened {
             }
             if taken {
                 if self.cancel.is_for_good() && open.cancel.is_none() {
-                    // The worker polls the record.
+                    // The worker polls the record, and then cancels the run.
                     open.cancel = Some(self.cancel.why());
                     let cancelled = self.writer.record(run, RunRecord::Open(open.clone()));
                     if self.writer.write(run, Some(record.clone()), &cancelled, true).await.is_ok() {
@@ -279,19 +253,18 @@ impl Opened {
         }
     }
 
-    /// Why the run is to end before a worker takes it, where it is.
+    /// Returns the outcome and the reason, if the run is to end before a worker takes it.
     fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
         if self.cancel.is_for_good() {
             return Some((RunOutcome::Cancelled, self.cancel.why()));
         }
-        if let Some((end, why)) = self.withdraw.why.get() {
-            return Some((*end, Arc::clone(why)));
-        }
         let late = now > open.take_by;
-        late.then(|| (RunOutcome::SkippedMisfire, "it waited for longer than the misfire window".into()))
+        self.withdraw.why().or_else(|| {
+            late.then(|| (RunOutcome::SkippedMisfire, "it waited for longer than the misfire window".into()))
+        })
     }
 
-    /// Takes the slot to end the generation: unstarted for the reason `void`, or as lost where a count is there.
+    /// Takes the slot to end the generation: for the reason `void` if no worker started it, or as lost if a node has a count.
     async fn end_slot(
         &self,
         slot: &SlotId,
@@ -303,11 +276,11 @@ impl Opened {
             Claimed::Held(_) | Claimed::Unavailable => return None,
             Claimed::Counted(claim) => claim,
             Claimed::Free(claim) => {
-                // Nothing is started without a count: a free claim ends the run only where it is to end.
+                // No worker starts a run without a count. So no generation is lost here; it ends only if there is a reason.
                 let (end, why) = void?;
                 if claim.take().await {
                     if let Err(error) = claim.complete(VOID).await {
-                        tracing::debug!(run = &*slot.run, "its slot has no end yet: {error}");
+                        tracing::debug!(run = &*slot.run, "the end of its slot is not recorded yet: {error}");
                     }
                     return Some(SlotEnd::Void(end, why));
                 }
@@ -315,14 +288,14 @@ impl Opened {
             }
         };
         let worker = holder.map_or("a worker", |holder| holder);
-        let why = format!("it was started by {worker}, who left no word of its end").into();
+        let why = format!("it was started by {worker}, which recorded no end").into();
         claim.fill().await.then(|| SlotEnd::Lost(holder.cloned(), why))
     }
 
     fn ended(&self, ended: &DoneRecord) -> SlotEnd {
         if &*ended.result == VOID {
-            let why = self.void_for_any();
-            return SlotEnd::Void(why.0, why.1);
+            let (end, why) = self.void_reason();
+            return SlotEnd::Void(end, why);
         }
         match SlotResult::parse(&ended.result) {
             Some(outcome) => SlotEnd::Done(outcome),
@@ -330,17 +303,17 @@ impl Opened {
         }
     }
 
-    /// The reason of a slot that was found void: this leader's, or one that an earlier leader did not leave.
-    fn void_for_any(&self) -> (RunOutcome, Arc<str>) {
+    /// Returns the outcome and the reason of a slot that was found void. The reason of an earlier leader is not stored.
+    fn void_reason(&self) -> (RunOutcome, Arc<str>) {
         if self.cancel.is_for_good() {
             return (RunOutcome::Cancelled, self.cancel.why());
         }
         let earlier =
             || (RunOutcome::SkippedMisfire, "an earlier leader ended it before a worker took it".into());
-        self.withdraw.why.get().cloned().unwrap_or_else(earlier)
+        self.withdraw.why().unwrap_or_else(earlier)
     }
 
-    /// Closes the run at a majority, and gives what the history enters.
+    /// Closes the run at a majority. Returns the data of its history entry.
     async fn close(
         &self,
         run: &RunId,
@@ -349,15 +322,14 @@ impl Opened {
         end: RunOutcome,
         outcome: SlotResult,
     ) -> RunEnd {
-        let SlotResult { worker, reason, began, took_ms, attempts, state, output, .. } = outcome;
+        let SlotResult { worker, reason, began, took, attempts, error, state, output, .. } = outcome;
         if let Some(text) = state
-            && let Err(error) = self.state.leave(text, &self.rows).await
+            && let Err(error) = self.state.set(text, &self.rows).await
         {
-            tracing::warn!(job = &*self.job.name, "its state is not at a majority yet: {error}");
+            tracing::warn!(job = &*self.job.name, "its state is not stored at a majority yet: {error}");
         }
         let ran = attempts > 0;
-        let took = Duration::from_millis(took_ms);
-        let closed = RunRecord::ended(&worker, end, ran.then_some(took), &reason);
+        let closed = RunRecord::ended(&worker, end, took.filter(|_| ran), &reason);
         let closed = closed.remembered(self.writer.memory(run), open.term);
         let record = self.writer.record(run, closed);
         if let Err(error) = self.writer.write(run, Some(seen), &record, false).await {
@@ -365,22 +337,25 @@ impl Opened {
             tracing::warn!(job = &*self.job.name, "not closed: {error}");
             return RunEnd::Left;
         }
-        let worked = ExecutionResult { end: ExecutionEnd::Done, reason, attempts, took, state: None, output };
+        let took = took.unwrap_or_default();
+        let worked =
+            ExecutionResult { end: ExecutionEnd::Done, reason, error, attempts, took, state: None, output };
         RunEnd::Ended(
             end,
             RunSummary { began: ran.then_some(began), worker: Some(worker), term: Some(open.term), worked },
         )
     }
 
-    /// The outcome of a generation of which no handler is known to have run.
-    fn nothing_ran(&self, why: &str) -> SlotResult {
+    /// Returns the result of a generation without a handler that is known to have run.
+    fn without_handler(&self, why: &str) -> SlotResult {
         SlotResult {
             worker: Arc::clone(self.writer.worker()),
             end: None,
             reason: why.into(),
             began: WallTime::default(),
-            took_ms: 0,
+            took: None,
             attempts: 0,
+            error: None,
             state: None,
             output: None,
         }
@@ -395,7 +370,7 @@ impl Opened {
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,
-            () = self.withdraw.token.cancelled() => !self.is_over(),
+            () = self.withdraw.withdrawn() => !self.is_over(),
         }
     }
 
@@ -410,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_at_least_once_is_opened_again_and_not_what_is_cancelled() {
+    fn only_an_at_least_once_run_that_is_not_cancelled_is_opened_again() {
         let (most, least) = (Delivery::AtMostOnce, Delivery::AtLeastOnce);
         assert_eq!(after_loss(most, false, RunOutcome::Lost), Next::Close(RunOutcome::Lost));
         assert_eq!(after_loss(least, false, RunOutcome::Lost), Next::Reopen);

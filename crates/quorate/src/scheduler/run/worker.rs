@@ -1,24 +1,24 @@
-//! A worker's share of the runs that the leader opens: finds them, takes their slots, and executes them.
+//! The worker's side of a run that the leader opens: the worker finds the run, takes its slot, and executes it.
 //!
 //! # What is not guaranteed
 //!
-//! A worker that is paused between its last look at the claim and the start of the handler starts late: effects need the
-//! fencing token. A cancellation reaches a worker when it next reads the run's record, about once a second; a run that ends
-//! before that has ended.
+//! A worker that is paused between its last check of the claim and the start of the handler starts late: effects need the
+//! fencing token. A worker learns of a cancellation when it next reads the run's record, about once a second. A run that ends
+//! before that is not cancelled.
 //!
-//! # How a run is found
+//! # The search for runs
 //!
-//! The leader keeps a short list of the runs that no worker has taken. A worker reads it a few times a second while there is
-//! work, and otherwise about once a second. It then reads the record of a run by its key when the run is due, and takes the run only
-//! on the same record at a majority of nodes (R3). Workers wait a random moment before that, longer the more they run, so that
-//! the runs are shared and the votes seldom split.
+//! The leader keeps a short list of the runs that no worker has taken. A worker reads it a few times a second while there are
+//! runs, and otherwise about once a second. When a run is due, the worker reads its record by its key, and takes the run only
+//! if a majority of nodes stores the same record (R3). Before that it waits for a random time, which is longer the more runs it
+//! executes. So the workers share the runs, and seldom split the votes.
 
 use crate::scheduler::{
     Delivery, Job, OpenRun, RunCause, RunRecord, is_open,
     plan::verdict::rank,
     registry::{JobRegistry, Phase},
     run::{Cancel, Execution, ExecutionEnd, RunGuard, RunOutput},
-    store::{OpenList, SlotResult},
+    store::{OpenList, REQUESTED_PREFIX, SlotResult, TICK_PREFIX},
 };
 use crate::{
     claim::{Claimed, SlotClaim, SlotId, Slots},
@@ -35,18 +35,18 @@ use futures_util::{
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// Between two reads of the list: while there is work, and at most.
-const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// The wall clock may step: it is read at least this often while a run is yet to come.
-const WAIT_MAX: Duration = Duration::from_millis(500);
-/// Between two reads of the records of active runs.
-const POLL: Duration = Duration::from_secs(1);
-/// The longest random wait before a run is tried, for a worker that runs nothing; and for each run that it has.
-const SHARE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
-/// The most runs that lengthen the wait.
-const SHARE_RUNS: u32 = 10;
-/// After an attempt that too few nodes answered.
-const TRY_AGAIN: Duration = Duration::from_millis(200);
+/// The shortest and the longest pause between two reads of the list.
+const LIST_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// The longest sleep while a run is not due yet: the wall clock may step.
+const WALL_CLOCK_CHECK: Duration = Duration::from_millis(500);
+/// The pause between two reads of the records of active runs.
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+/// The longest random wait before a worker tries a run: for a worker without runs, and the addition for each active run.
+const SHARE_WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
+/// The largest number of active runs that lengthen the wait.
+const SHARE_WAIT_RUNS: u32 = 10;
+/// The pause after an attempt that too few nodes answered.
+const TAKE_RETRY: Duration = Duration::from_millis(200);
 
 /// The parameters with which a worker takes runs.
 #[derive(Clone, Debug)]
@@ -67,10 +67,10 @@ pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToke
     let env = with.quorum.env().clone();
     let mut worker = Worker {
         slots: Slots::new(&with.quorum, &with.group, with.ttl, with.grace),
-        look_at: env.now(),
-        pause: LOOK.0,
+        list_at: env.now(),
+        list_pause: LIST_PAUSE.0,
         poll_at: env.now(),
-        looking: None,
+        listing: None,
         polling: None,
         candidates: BTreeMap::new(),
         active: BTreeMap::new(),
@@ -88,28 +88,30 @@ struct Worker {
     candidates: BTreeMap<Arc<str>, Candidate>,
     active: BTreeMap<Arc<str>, Active>,
     runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, Tried)>>,
-    looking: Option<ScopedTask<Result<Shown, LedgerError>>>,
-    look_at: BootTime,
-    pause: Duration,
+    /// The current read of the list, the time of the next one, and the pause after it.
+    listing: Option<ScopedTask<Result<Answers, LedgerError>>>,
+    list_at: BootTime,
+    list_pause: Duration,
+    /// The current read of the records of active runs, and the time of the next one.
     polling: Option<ScopedTask<Result<Polled, LedgerError>>>,
     poll_at: BootTime,
 }
 
 /// The memory, and the record under one key, of each node that answered.
-type Shown = Vec<(Memory, Option<Record>)>;
+type Answers = Vec<(Memory, Option<Record>)>;
 
-/// The keys of active runs, and what is shown under each.
-type Polled = (Vec<Arc<str>>, Vec<Shown>);
+/// The keys of active runs, and the answers for each key.
+type Polled = (Vec<Arc<str>>, Vec<Answers>);
 
 /// A run that is listed as open, of a job that this worker has.
 #[derive(Debug)]
 struct Candidate {
     not_before: WallTime,
-    /// Not tried again before this.
+    /// The time of the next attempt to take the run; `None` before the run is due.
     try_at: Option<BootTime>,
 }
 
-/// A run that is tried or executed here.
+/// A run that this worker tries to take, or executes.
 #[derive(Debug)]
 struct Active {
     cancel: Cancel,
@@ -119,9 +121,9 @@ struct Active {
 /// The result of one attempt to take a run.
 #[derive(Debug)]
 enum Tried {
-    /// This worker executed it, or will not take this generation.
+    /// This worker executed the run, or does not take this generation.
     Over,
-    /// It may be taken after this time.
+    /// The next attempt may follow after this time.
     Again(Duration),
 }
 
@@ -129,22 +131,22 @@ impl Worker {
     async fn serve(&mut self, stop: &CancellationToken) {
         let (mut changed, mut phase) = self.with.registry.watch();
         while !stop.is_cancelled() && self.with.registry.phase() == Phase::Open {
-            self.look();
+            self.read_list();
             self.poll();
             self.take();
             let wake = self.wake();
             tokio::select! { biased;
                 () = stop.cancelled() => break,
                 Some((key, tried)) = self.runs.next() => self.tried(&key, &tried),
-                Some(shown) = OptionFuture::from(self.looking.as_mut()) => {
-                    self.looking = None;
-                    self.looked(shown.ok().and_then(Result::ok));
+                Some(answers) = OptionFuture::from(self.listing.as_mut()) => {
+                    self.listing = None;
+                    self.on_list(answers.ok().and_then(Result::ok));
                 }
-                Some(shown) = OptionFuture::from(self.polling.as_mut()) => {
+                Some(answers) = OptionFuture::from(self.polling.as_mut()) => {
                     self.polling = None;
-                    self.polled(shown.ok().and_then(Result::ok));
+                    self.on_poll(answers.ok().and_then(Result::ok));
                 }
-                _ = changed.changed() => self.look_at = self.env.now(),
+                _ = changed.changed() => self.list_at = self.env.now(),
                 _ = phase.changed() => {}
                 () = self.env.sleep_until(wake) => {}
             }
@@ -152,11 +154,11 @@ impl Worker {
         self.last_runs(stop).await;
     }
 
-    /// Nothing more is taken. What is active may be cancelled yet.
+    /// Waits for the active runs, and takes no more. Active runs may still be cancelled.
     async fn last_runs(&mut self, stop: &CancellationToken) {
         loop {
             if stop.is_cancelled() {
-                let why = "the worker was told to stop";
+                let why = "the worker is shutting down";
                 self.active.values().for_each(|run| run.cancel.interrupt(why));
             }
             self.poll();
@@ -166,9 +168,9 @@ impl Worker {
                     Some((key, tried)) => self.tried(&key, &tried),
                     None => return,
                 },
-                Some(shown) = OptionFuture::from(self.polling.as_mut()) => {
+                Some(answers) = OptionFuture::from(self.polling.as_mut()) => {
                     self.polling = None;
-                    self.polled(shown.ok().and_then(Result::ok));
+                    self.on_poll(answers.ok().and_then(Result::ok));
                 }
                 () = self.env.sleep_until(poll_at), if self.polling.is_none() => {}
                 () = stop.cancelled(), if !stop.is_cancelled() => {}
@@ -176,24 +178,24 @@ impl Worker {
         }
     }
 
-    /// Reads the list of open runs, now and then.
-    fn look(&mut self) {
-        if self.looking.is_some() || self.env.now() < self.look_at || self.with.registry.jobs().is_empty() {
+    /// Starts to read the list of open runs, if it is time.
+    fn read_list(&mut self) {
+        if self.listing.is_some() || self.env.now() < self.list_at || self.with.registry.jobs().is_empty() {
             return;
         }
         let ledger = self.with.ledger.clone();
-        self.looking = Some(self.env.spawn_scoped(async move {
-            let shown = ledger.read_keys(&[OpenList::KEY.into()]).await?;
-            Ok(shown.into_iter().next().unwrap_or_default())
+        self.listing = Some(self.env.spawn_scoped(async move {
+            let answers = ledger.read_keys(&[OpenList::KEY.into()]).await?;
+            Ok(answers.into_iter().next().unwrap_or_default())
         }));
     }
 
-    fn looked(&mut self, shown: Option<Shown>) {
-        let Some(shown) = shown else {
-            self.look_at = self.env.now() + TRY_AGAIN;
+    fn on_list(&mut self, answers: Option<Answers>) {
+        let Some(answers) = answers else {
+            self.list_at = self.env.now() + TAKE_RETRY;
             return;
         };
-        let (listed, jobs) = (OpenList::read(&shown), self.with.registry.jobs());
+        let (listed, jobs) = (OpenList::read(&answers), self.with.registry.jobs());
         self.candidates.retain(|key, _| listed.contains_key(key));
         let mut found = false;
         for (key, not_before) in listed {
@@ -209,36 +211,37 @@ impl Worker {
                 }
             }
         }
-        let (least, most) = LOOK;
-        self.pause = if found { least } else { (self.pause + self.pause / 4).min(most) };
-        self.look_at = self.env.now() + self.pause;
+        let (least, most) = LIST_PAUSE;
+        self.list_pause = if found { least } else { (self.list_pause + self.list_pause / 4).min(most) };
+        self.list_at = self.env.now() + self.list_pause;
     }
 
-    /// Reads the records of active runs, to learn which are to be cancelled.
+    /// Starts to read the records of active runs, if it is time, to find those that are to be cancelled.
     fn poll(&mut self) {
         if self.polling.is_some() || self.env.now() < self.poll_at || self.active.is_empty() {
             return;
         }
-        self.poll_at = self.env.now() + POLL;
+        self.poll_at = self.env.now() + POLL_PAUSE;
         let (ledger, keys) = (self.with.ledger.clone(), self.active.keys().cloned().collect::<Vec<_>>());
         self.polling = Some(self.env.spawn_scoped(async move {
-            let shown = ledger.read_keys(&keys).await?;
-            Ok((keys, shown))
+            let answers = ledger.read_keys(&keys).await?;
+            Ok((keys, answers))
         }));
     }
 
-    fn polled(&mut self, shown: Option<Polled>) {
-        for (key, shown) in shown.into_iter().flat_map(|(keys, shown)| keys.into_iter().zip(shown)) {
-            if let (Some(active), Some(why)) = (self.active.get(&key), cancelled(&shown)) {
+    fn on_poll(&mut self, polled: Option<Polled>) {
+        let Some((keys, answers)) = polled else { return };
+        for (key, answers) in keys.iter().zip(&answers) {
+            if let (Some(active), Some(why)) = (self.active.get(key), cancel_reason(answers)) {
                 active.cancel.cancel(&why);
             }
         }
     }
 
-    /// Tries the runs that are due, in order of priority and then of time, while there is room.
+    /// Tries to take the runs that are due, in order of priority and then of time, up to `max_running`.
     fn take(&mut self) {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
-        let busy = u32::try_from(self.active.len()).unwrap_or(u32::MAX).min(SHARE_RUNS);
+        let busy = u32::try_from(self.active.len()).unwrap_or(u32::MAX).min(SHARE_WAIT_RUNS);
         let jobs = self.with.registry.jobs();
         let mut due = Vec::new();
         for (key, candidate) in &mut self.candidates {
@@ -247,7 +250,7 @@ impl Worker {
                 candidate.try_at = None;
                 continue;
             }
-            let (idle, each) = SHARE;
+            let (idle, each) = SHARE_WAIT;
             let at = *candidate.try_at.get_or_insert_with(|| now + self.env.random_below(idle + each * busy));
             if at <= now {
                 due.push((Reverse(job.priority), candidate.not_before, Arc::clone(key), Arc::clone(job)));
@@ -274,54 +277,56 @@ impl Worker {
             cancel,
         };
         let trying = self.env.spawn_scoped(attempt.run());
-        // Where a panic of ours tears it down, the leader finds out what became of it.
+        // If the task panics, the leader finds the end of the run by its slot.
         self.runs.push(trying.map(move |tried| (key, tried.unwrap_or(Tried::Over))).boxed());
     }
 
     fn tried(&mut self, key: &Arc<str>, tried: &Tried) {
         let Some(Active { not_before, .. }) = self.active.remove(key) else { return };
         let after = match tried {
-            Tried::Again(after) => *after + self.env.random_below(SHARE.0),
-            // Unless it is opened again, the leader soon takes it off the list.
-            Tried::Over => LOOK.1,
+            Tried::Again(after) => *after + self.env.random_below(SHARE_WAIT.0),
+            // The leader soon removes the run from the list, unless it opens the run again.
+            Tried::Over => LIST_PAUSE.1,
         };
         let try_at = Some(self.env.now() + after);
         self.candidates.insert(Arc::clone(key), Candidate { not_before, try_at });
-        self.look_at = self.look_at.min(self.env.now() + LOOK.0);
+        self.list_at = self.list_at.min(self.env.now() + LIST_PAUSE.0);
     }
 
     fn wake(&self) -> BootTime {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let room = self.active.len() < self.with.max_running;
-        // Only what `look` and `take` act on may wake this task, or it would wake again and again.
+        // Only what `list` and `take` act on may wake this task, or it would wake again and again.
         let jobs = self.with.registry.jobs();
         let is_known = |key: &str| job_of(key).is_some_and(|job| jobs.contains_key(job));
         let candidates = self.candidates.iter().filter(|(key, _)| room && is_known(key));
         let candidates = candidates.map(|(_, candidate)| match candidate.try_at {
             Some(at) => at,
-            None => now + wall.until(candidate.not_before).min(WAIT_MAX),
+            None => now + wall.until(candidate.not_before).min(WALL_CLOCK_CHECK),
         });
-        let look = (self.looking.is_none() && !jobs.is_empty()).then_some(self.look_at);
+        let list = (self.listing.is_none() && !jobs.is_empty()).then_some(self.list_at);
         let poll = (self.polling.is_none() && !self.active.is_empty()).then_some(self.poll_at);
-        candidates.chain(look).chain(poll).min().unwrap_or(now + LOOK.1)
+        candidates.chain(list).chain(poll).min().unwrap_or(now + LIST_PAUSE.1)
     }
 }
 
-/// The job of a run's key: `tick/JOB/TIME`, or `run/REQUEST/JOB/TIME`.
+/// Returns the job of a run's key: `tick/JOB/TIME`, or `run/REQUEST/JOB/TIME`.
 fn job_of(key: &str) -> Option<&str> {
-    let rest = key.strip_prefix("tick/").or_else(|| Some(key.strip_prefix("run/")?.split_once('/')?.1))?;
+    let requested = || Some(key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.1);
+    let rest = key.strip_prefix(TICK_PREFIX).or_else(requested)?;
     rest.rsplit_once('/').map(|(job, _)| job)
 }
 
-/// When the run of a key was due, or asked for.
+/// Returns the tick of a run's key: the time at which the run was due, or was requested.
 fn tick_of(key: &str) -> Option<WallTime> {
     let micros = key.rsplit_once('/')?.1;
     micros.parse().ok().map(WallTime::from_micros)
 }
 
-/// Why the run of these records is to be cancelled, by the one that decides.
-fn cancelled(shown: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
-    let decides = shown.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
+/// Returns the reason to cancel a run, if the record that decides on the run has one.
+fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
+    let decides =
+        answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
     match RunRecord::parse(&decides.value) {
         Ok(RunRecord::Open(open)) => open.cancel,
         Ok(RunRecord::Closed { .. }) => Some("the leader has closed the run".into()),
@@ -342,12 +347,12 @@ impl Attempt {
     async fn run(self) -> Tried {
         let open = match self.read().await {
             Ok(Some(open)) => open,
-            Ok(None) => return Tried::Again(TRY_AGAIN),
+            Ok(None) => return Tried::Again(TAKE_RETRY),
             Err(over) => return over,
         };
         let now = self.with.quorum.wall();
         if open.not_before > now {
-            return Tried::Again(now.until(open.not_before).min(WAIT_MAX));
+            return Tried::Again(now.until(open.not_before).min(WALL_CLOCK_CHECK));
         }
         if open.take_by < now || open.cancel.is_some() || self.cancel.is_cancelled() {
             return Tried::Over;
@@ -360,31 +365,31 @@ impl Attempt {
         };
         match self.slots.claim(&slot).await {
             Claimed::Free(claim) => self.execute(claim, open).await,
-            // Another attempt may have started it: the leader decides.
+            // Another attempt may have started the run: the leader decides.
             Claimed::Counted(_) | Claimed::Ended(_) => Tried::Over,
-            Claimed::Held(after) => Tried::Again(after.unwrap_or(TRY_AGAIN).min(self.with.ttl)),
-            Claimed::Unavailable => Tried::Again(TRY_AGAIN),
+            Claimed::Held(after) => Tried::Again(after.unwrap_or(TAKE_RETRY).min(self.with.ttl)),
+            Claimed::Unavailable => Tried::Again(TAKE_RETRY),
         }
     }
 
-    /// The generation that is open, by a majority; nothing where no record has one yet.
+    /// Reads the generation that is open at a majority; `None` if no record has a majority yet.
     async fn read(&self) -> Result<Option<OpenRun>, Tried> {
         let keys = [Arc::clone(&self.key)];
         match self.with.ledger.read_keys(&keys).await {
-            Ok(shown) => {
+            Ok(answers) => {
                 let nodes = self.with.quorum.pool().len();
-                Ok(shown.first().and_then(|shown| is_open(shown, nodes)).map(|(_, open)| open))
+                Ok(answers.first().and_then(|answers| is_open(answers, nodes)).map(|(_, open)| open))
             }
             Err(error) => {
                 tracing::debug!(run = &*self.key, "its record cannot be read yet: {error}");
-                Err(Tried::Again(TRY_AGAIN))
+                Err(Tried::Again(TAKE_RETRY))
             }
         }
     }
 
-    /// Counts the attempt, looks at the claim, and executes the run.
+    /// Counts the attempt, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
-        // The count is never taken back: what fails from here on the leader closes or opens again.
+        // The count is never taken back. If a later step fails, the leader closes the run or opens it again.
         if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
             return Tried::Over;
         }
@@ -393,60 +398,63 @@ impl Attempt {
         if open.cause == RunCause::Scheduled {
             self.with.registry.counts().late(&self.job.name, open.not_before.until(began));
         }
-        let said = RunOutput::new(open.state.clone(), self.job.keep_output);
-        let claim = Held { said: said.clone(), claim };
+        let output = RunOutput::new(open.state.clone(), self.job.keep_output);
+        let taken = TakenSlot { output: output.clone(), claim };
         let work = Execution {
             job: Arc::clone(&self.job),
             tick: tick_of(&self.key).unwrap_or(open.not_before),
             cause: open.cause,
-            hold: RunGuard::Claim(Arc::clone(claim.claim.lease()), env.clone()),
-            said: said.clone(),
+            guard: RunGuard::Claim(Arc::clone(taken.claim.lease()), env.clone()),
+            output: output.clone(),
             cancel: self.cancel.clone(),
             grace: self.with.grace,
         };
-        let lost = claim.claim.lease().lost_token().clone();
-        let worked = tokio::select! { biased;
-            worked = work.run() => Some(worked),
+        let lost = taken.claim.lease().lost_token().clone();
+        let result = tokio::select! { biased;
+            result = work.run() => Some(result),
             () = lost.cancelled() => None,
         };
-        let Some(worked) = worked else {
-            tracing::warn!(job = &*self.job.name, run = &*self.key, "its claim was lost, and it was dropped");
+        let Some(result) = result else {
+            tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
             return Tried::Over;
         };
-        // At a shutdown another worker may run it again.
-        let again = worked.end == ExecutionEnd::Cancelled
+        // At a shutdown, another worker may run the tick again.
+        let again = result.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
         let outcome = SlotResult {
             worker: Arc::clone(&quorum.config().worker),
-            end: worked.end.of_tick().filter(|_| !again),
-            reason: worked.reason,
+            end: result.end.of_tick().filter(|_| !again),
+            reason: result.reason,
             began,
-            took_ms: u64::try_from(worked.took.as_millis()).unwrap_or(u64::MAX),
-            attempts: worked.attempts,
-            state: worked.state,
-            output: worked.output,
+            took: Some(result.took),
+            attempts: result.attempts,
+            error: result.error,
+            state: result.state,
+            output: result.output,
         };
-        if said.is_unreleased() {
-            // What it started may go on: nothing follows before a claim that is not extended would have ended.
+        if output.is_unreleased() {
+            // Processes that the handler started may go on. So the next run starts no sooner than it would after a claim that
+            // is not extended any more.
             env.sleep(self.with.ttl).await;
         }
-        if let Err(error) = claim.claim.complete(&outcome.to_text()).await {
+        if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "its end is not recorded: {error}");
         }
         Tried::Over
     }
 }
 
-/// A slot that was taken. Dropped while its handler runs, it is released, unless that is to wait for the TTL.
-struct Held {
+/// A slot that this worker has taken. If it is dropped while the handler runs, the claim is released, or left to its TTL if the
+/// handler has requested that.
+struct TakenSlot {
     claim: SlotClaim,
-    said: RunOutput,
+    output: RunOutput,
 }
 
-impl Drop for Held {
+impl Drop for TakenSlot {
     fn drop(&mut self) {
-        if self.said.is_unreleased() {
+        if self.output.is_unreleased() {
             self.claim.let_run_out();
         }
     }
@@ -468,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_cancelled_by_the_record_that_decides() {
+    fn the_record_that_decides_cancels_a_run() {
         let memory = Memory { since: NodeTime::default(), max_clock_offset: Duration::ZERO };
         let at = WallTime::from_micros(5);
         let open = |cancel: Option<&str>| {
@@ -486,12 +494,12 @@ mod tests {
             })
         };
         let record = |term, written: RunRecord| Some(written.into_record(at, FencingToken::new(term)));
-        let shown = |records: [Option<Record>; 2]| records.map(|record| (memory, record));
-        assert_eq!(cancelled(&shown([None, record(1, open(None))])), None);
-        let why = cancelled(&shown([record(1, open(None)), record(1, open(Some("on request")))]));
+        let answers = |records: [Option<Record>; 2]| records.map(|record| (memory, record));
+        assert_eq!(cancel_reason(&answers([None, record(1, open(None))])), None);
+        let why = cancel_reason(&answers([record(1, open(None)), record(1, open(Some("on request")))]));
         assert_eq!(why.as_deref(), Some("on request"));
         let closed = RunRecord::closed("w", RunOutcome::Lost, "");
-        assert_eq!(cancelled(&shown([record(2, open(None)), record(1, closed.clone())])), None, "R11b");
-        assert!(cancelled(&shown([record(2, open(None)), record(3, closed)])).is_some());
+        assert_eq!(cancel_reason(&answers([record(2, open(None)), record(1, closed.clone())])), None, "R11b");
+        assert!(cancel_reason(&answers([record(2, open(None)), record(3, closed)])).is_some());
     }
 }

@@ -1,4 +1,7 @@
-use crate::scheduler::{control::RequestId, store::RecordError};
+use crate::scheduler::{
+    control::RequestId,
+    store::{REASON_MAX, RecordError},
+};
 use crate::{
     env::WallTime,
     ledger::Answered,
@@ -7,67 +10,68 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The longest reason that an entry keeps, in bytes.
-const REASON_MAX: usize = 512;
-
-/// One tick (or a span of ticks that were skipped together), as it ended.
+/// The end of one tick, or of several ticks in a row that were skipped together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
     /// The job.
     pub job: Arc<str>,
-    /// When it was due. In JSON microseconds since 1970, as every time here.
+    /// The time at which the tick was due. In JSON, every time is in microseconds since 1970.
     pub tick: WallTime,
-    /// The last of the span, where the entry stands for several skipped ticks.
+    /// The last tick, if the entry is for several skipped ticks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<WallTime>,
-    /// Why it was to run.
+    /// The cause of the run.
     pub cause: RunCause,
-    /// How it ended.
+    /// The outcome.
     pub end: RunOutcome,
-    /// For people: the error, why it was skipped, why it was cancelled. May be empty.
+    /// The reason for the outcome, for people: the last error, or why the run was skipped or cancelled. May be empty.
     pub reason: Arc<str>,
-    /// Who ran it, or decided on it.
+    /// The worker that executed the run, or the leader that decided on it.
     pub worker: Arc<str>,
-    /// The term in which it was started, or opened to workers first.
+    /// The term in which the run was started, or first opened to workers.
     pub term: FencingToken,
-    /// When its first attempt began; `None` where it never did.
+    /// The time at which the first attempt began; `None` if no attempt is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<WallTime>,
-    /// How long it took, all attempts and the waits between them. In JSON milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_millis")]
+    /// The duration of the run: all attempts, and the pauses between them. In JSON, in microseconds, rounded up.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
     pub took: Option<Duration>,
-    /// How many attempts there were.
+    /// The number of attempts.
     pub attempts: u32,
-    /// The tail of its output, only where the job asks for it.
+    /// The error of the last attempt that failed, if the outcome is neither *failed* nor *timed-out*: the run succeeded on a
+    /// later attempt, or was cancelled. [`HistoryEntry::last_error`] returns the error whatever the outcome is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt_error: Option<Arc<str>>,
+    /// The end of the run's output; only if the job keeps output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
 }
 
-/// How a tick ended.
+/// The outcome of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RunOutcome {
-    /// It ran to its end.
+    /// The run succeeded.
     Done,
-    /// Its last attempt failed.
+    /// The last attempt failed.
     Failed,
-    /// Its last attempt took longer than it may.
+    /// The last attempt took longer than the job's timeout.
     TimedOut,
-    /// It was told to stop: at a step-down, by a later tick, or on request; the reason says.
+    /// The run was cancelled: at a step-down, by a later tick, or on request. The reason says which.
     Cancelled,
-    /// An earlier run of the job went on.
+    /// The tick was skipped, because an earlier run of the job was still active.
     SkippedOverlap,
-    /// Nobody ran it in time.
+    /// The tick was skipped, because no worker ran it in time.
     SkippedMisfire,
-    /// The job was paused.
+    /// The tick was skipped, because the job was paused.
     SkippedPaused,
-    /// It was started, and nobody knows how it ended.
+    /// The run was started, or may have been, and its end is unknown.
     Lost,
 }
 
 impl RunOutcome {
-    /// All of them, in order.
+    /// All outcomes, in order.
     pub const ALL: [Self; 8] = [
         Self::Done,
         Self::Failed,
@@ -79,7 +83,7 @@ impl RunOutcome {
         Self::Lost,
     ];
 
-    /// Its name in JSON, in events and in metrics.
+    /// Returns the name that JSON, events and metrics use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -100,21 +104,21 @@ impl fmt::Display for RunOutcome {
     }
 }
 
-/// Why a tick was to run.
+/// The cause of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RunCause {
-    /// It was due.
+    /// The tick was due.
     Scheduled,
-    /// It was missed or interrupted, and is made up.
+    /// The tick was missed or interrupted: this is its catch-up run.
     CatchUp,
-    /// Somebody asked for a run now.
+    /// An operator or a program requested a run now.
     Triggered {
         /// The request.
         id: RequestId,
     },
-    /// Somebody asked for the runs of a span.
+    /// An operator or a program requested the runs of a span of time.
     Backfilled {
         /// The request.
         id: RequestId,
@@ -122,7 +126,7 @@ pub enum RunCause {
 }
 
 impl RunCause {
-    /// The request behind it.
+    /// Returns the request that caused the run, if one did.
     pub const fn request(self) -> Option<RequestId> {
         match self {
             Self::Scheduled | Self::CatchUp => None,
@@ -135,7 +139,7 @@ impl fmt::Display for RunCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Scheduled => "scheduled",
-            Self::CatchUp => "made-up",
+            Self::CatchUp => "catch-up",
             Self::Triggered { .. } => "triggered",
             Self::Backfilled { .. } => "backfilled",
         })
@@ -143,12 +147,22 @@ impl fmt::Display for RunCause {
 }
 
 impl HistoryEntry {
-    /// The name of the part of a group's ledger that holds a job's history.
+    /// Returns the error of the last attempt that failed; `None` if no attempt failed, or no error is known.
+    pub fn last_error(&self) -> Option<&str> {
+        let reason = match self.end {
+            RunOutcome::Failed | RunOutcome::TimedOut => Some(&self.reason),
+            _ => None,
+        };
+        self.attempt_error.as_ref().or(reason).map(|error| &**error).filter(|error| !error.is_empty())
+    }
+
+    /// Returns the name of the part of a group's ledger that stores a job's history.
     pub fn part(job: &str) -> String {
         format!("history:{job}")
     }
 
-    /// The key of the entry: by tick, then by the run. One run has one entry, whoever writes it.
+    /// Returns the key of the entry, which begins with the tick. Every leader that writes the entry of one run uses the same
+    /// key.
     pub fn key(&self) -> Arc<str> {
         let (tick, term) = (self.tick.as_micros(), self.term.get());
         match self.cause.request() {
@@ -157,12 +171,14 @@ impl HistoryEntry {
         }
     }
 
-    /// The record of the entry, written at `now`. A reason over 512 bytes is cut.
+    /// Returns the record of the entry, written at `now`. A reason or an error over 512 bytes is cut.
     ///
-    /// The record's own term is 0, whatever term the entry tells of: nobody seals a history, and a node refuses
-    /// records of older terms than the newest that wrote to a ledger.
+    /// The record's own term is 0, whatever term the entry has. No leader seals a history, and a node refuses a record of
+    /// an older term than the newest that wrote to the ledger.
     pub fn into_record(mut self, now: WallTime) -> Record {
-        self.reason = crate::node::engine::cut(&self.reason, REASON_MAX).into();
+        let cut = |text: &str| -> Arc<str> { crate::node::engine::cut(text, REASON_MAX).into() };
+        self.reason = cut(&self.reason);
+        self.attempt_error = self.attempt_error.as_deref().map(cut);
         let value = serde_json::to_string(&self).unwrap_or_default().into();
         Record { at: now.as_micros(), term: FencingToken::default(), last: true, value }
     }
@@ -170,27 +186,27 @@ impl HistoryEntry {
     /// Reads an entry's record.
     ///
     /// # Errors
-    /// [`RecordError`] where it is none.
+    /// [`RecordError`] if the value is not an entry.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         serde_json::from_str(value)
             .map_err(|error| RecordError::new("history entry", value, &error.to_string()))
     }
 
-    /// What the nodes together know of a job's history, oldest tick first: the union of their answers. Of two
-    /// entries of one run the one that knows how it ended counts. What cannot be read is given beside.
+    /// Merges the answers of the nodes to a job's history, the oldest tick first, and returns the errors of records that
+    /// cannot be read. Of two entries of one run, one that is not *lost* counts.
     pub fn merge(answers: &[Answered]) -> (Vec<Self>, Vec<RecordError>) {
         let mut entries: BTreeMap<&str, Self> = BTreeMap::new();
-        let mut unread = BTreeMap::new();
+        let mut unreadable = BTreeMap::new();
         for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
             match Self::parse(&record.value) {
                 Ok(entry) => match entries.get(&**key) {
                     Some(known) if known.end != RunOutcome::Lost => {}
                     _ => drop(entries.insert(key, entry)),
                 },
-                Err(error) => drop(unread.insert(&**key, error)),
+                Err(error) => drop(unreadable.insert(&**key, error)),
             }
         }
-        (entries.into_values().collect(), unread.into_values().collect())
+        (entries.into_values().collect(), unreadable.into_values().collect())
     }
 }
 
@@ -212,42 +228,67 @@ mod tests {
             started: Some(WallTime::from_micros(tick + 1)),
             took: Some(Duration::from_millis(12)),
             attempts: 1,
+            attempt_error: None,
             output: None,
         }
     }
 
     #[test]
-    fn entries_go_both_ways() {
-        let text = r#"{"job":"j","tick":7,"cause":"scheduled","end":"done","reason":"","worker":"w","term":4,"started":8,"took":12,"attempts":1}"#;
+    fn entries_survive_a_round_trip() {
+        let text = r#"{"job":"j","tick":7,"cause":"scheduled","end":"done","reason":"","worker":"w","term":4,"started":8,"took":12000,"attempts":1}"#;
         assert_eq!(serde_json::to_string(&entry(7, RunOutcome::Done)).unwrap(), text);
         assert_eq!(HistoryEntry::parse(text).unwrap(), entry(7, RunOutcome::Done));
         let id = RequestId::from_u128(9);
         for end in RunOutcome::ALL {
             assert_eq!(serde_json::to_string(&end).unwrap(), format!("\"{end}\""));
-            let whole = HistoryEntry {
+            let full = HistoryEntry {
                 until: Some(WallTime::from_micros(9)),
                 cause: RunCause::Backfilled { id },
                 started: None,
                 took: None,
+                attempt_error: Some("refused".into()),
                 output: Some("tail".into()),
                 ..entry(7, end)
             };
-            let record = whole.clone().into_record(WallTime::from_micros(99));
+            let record = full.clone().into_record(WallTime::from_micros(99));
             assert_eq!((record.at, record.last, record.term), (99, true, FencingToken::new(0)));
-            assert_eq!(HistoryEntry::parse(&record.value).unwrap(), whole);
+            assert_eq!(HistoryEntry::parse(&record.value).unwrap(), full);
         }
         assert!(HistoryEntry::parse("{}").unwrap_err().to_string().contains("history entry"));
     }
 
     #[test]
-    fn a_long_reason_is_cut() {
-        let long = HistoryEntry { reason: "x".repeat(2_000).into(), ..entry(1, RunOutcome::Failed) };
-        let record = long.into_record(WallTime::from_micros(1));
-        assert_eq!(HistoryEntry::parse(&record.value).unwrap().reason.len(), REASON_MAX);
+    fn a_long_reason_and_a_long_error_are_cut() {
+        let text: Arc<str> = "x".repeat(2_000).into();
+        let attempt_error = Some(Arc::clone(&text));
+        let long = HistoryEntry { reason: text, attempt_error, ..entry(1, RunOutcome::Done) };
+        let read = HistoryEntry::parse(&long.into_record(WallTime::from_micros(1)).value).unwrap();
+        assert_eq!((read.reason.len(), read.last_error().unwrap().len()), (REASON_MAX, REASON_MAX));
     }
 
     #[test]
-    fn the_union_of_answers_prefers_what_knows_the_end() {
+    fn the_last_error_is_the_reason_of_a_failed_run_and_an_earlier_attempt_s_of_another() {
+        let of = |end, reason: &str, error: Option<&str>| {
+            let attempt_error = error.map(Into::into);
+            let entry = HistoryEntry { reason: reason.into(), attempt_error, ..entry(1, end) };
+            entry.last_error().map(str::to_owned)
+        };
+        assert_eq!(of(RunOutcome::Failed, "exit 1", None).as_deref(), Some("exit 1"));
+        assert_eq!(
+            of(RunOutcome::TimedOut, "timed out after 1s", None).as_deref(),
+            Some("timed out after 1s")
+        );
+        assert_eq!(of(RunOutcome::Done, "", Some("refused")).as_deref(), Some("refused"));
+        assert_eq!(
+            of(RunOutcome::Cancelled, "on request of me", Some("refused")).as_deref(),
+            Some("refused")
+        );
+        assert_eq!(of(RunOutcome::Cancelled, "on request of me", None), None);
+        assert_eq!(of(RunOutcome::Done, "", None), None);
+    }
+
+    #[test]
+    fn merged_answers_prefer_an_entry_with_a_known_end() {
         let node = |entries: &[HistoryEntry]| {
             let record =
                 |entry: &HistoryEntry| (entry.key(), entry.clone().into_record(WallTime::from_micros(99)));
@@ -264,11 +305,12 @@ mod tests {
         ] {
             assert_eq!(HistoryEntry::merge(&answers).0, [other.clone(), done.clone()]);
         }
-        let mut torn = node(std::slice::from_ref(&done));
-        torn.state
+        let mut damaged = node(std::slice::from_ref(&done));
+        damaged
+            .state
             .records
             .push(("9".into(), Record { value: "?".into(), ..done.clone().into_record(done.tick) }));
-        let (read, unread) = HistoryEntry::merge(&[torn]);
-        assert_eq!((read.len(), unread.len()), (1, 1));
+        let (read, unreadable) = HistoryEntry::merge(&[damaged]);
+        assert_eq!((read.len(), unreadable.len()), (1, 1));
     }
 }

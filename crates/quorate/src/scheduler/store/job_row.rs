@@ -3,80 +3,80 @@ use crate::{env::WallTime, node::FencingToken, scheduler::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The time of records that pruning never reaches: the largest that a node's Lua can compare.
+/// The time of records that pruning never removes: the largest time that a node's Lua can compare.
 pub(in crate::scheduler) const FOR_EVER: WallTime = WallTime::from_micros(FencingToken::MAX.get());
-/// How many requests a row remembers.
-const ASKED_MAX: usize = 8;
+/// The largest number of requests that a row remembers.
+const REQUESTS_MAX: usize = 8;
 
-/// A job's row in its group's ledger, under `job/NAME`: written by the leader, read by whoever wants to know.
+/// A job's row in its group's ledger, under `job/NAME`. The leader writes it; any client may read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
-    /// No tick before this is due: when the job, or its present schedule, was first seen.
+    /// The time at which a leader first saw the job or its present schedule. No tick before it is due.
     pub since: WallTime,
-    /// How often the row has been changed: of several rows the one of the highest term and revision counts.
+    /// The number of changes of the row. Of several rows, the one of the highest term and revision counts.
     pub rev: u64,
-    /// The schedule, as people write it.
+    /// The schedule, in the form that people write.
     pub schedule: Arc<str>,
-    /// That it is paused, by whom, and since when.
+    /// The pause, if the job is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
     /// The misfire, overlap, delivery and placement rules, for people.
     #[serde(default)]
     pub rules: Arc<str>,
-    /// Whether its ticks run on any worker.
+    /// True if any worker may run the ticks; false if the leader does.
     #[serde(default)]
     pub spread: bool,
-    /// Where each tick hangs on the end of the run before it: that end.
+    /// The end of the last run, if the schedule counts from the end of a run to the next tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
-    /// How long after its time a tick may still be made up, where a leader runs it: so long the ledger remembers, also
-    /// under leaders that do not know of the job. (RowWriter of older versions do not say.)
-    #[serde(default, with = "super::wire::maybe_millis", skip_serializing_if = "Option::is_none")]
+    /// The time after a tick within which a catch-up run may start. The ledger remembers ticks for this long, also under
+    /// leaders that do not have the job. In JSON, in microseconds.
+    #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
-    /// The schedule, to be read back; `None` for a timetable of one's own.
+    /// The schedule, in the form that programs read; `None` for a custom timetable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
-    /// The last requests that changed it, the newest last, at most eight: so that one that comes again, after its leader
-    /// died before it answered, is known to have been carried out.
+    /// The last requests that changed the row, at most eight, the newest last. A request that arrives again, because its
+    /// leader died before the answer, is then known to be carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<RequestId>,
 }
 
-/// That a job is paused.
+/// The pause of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
-    /// Who asked for it.
+    /// The requester of the pause.
     pub by: Arc<str>,
-    /// Since when.
+    /// The time at which the pause began.
     pub at: WallTime,
 }
 
 impl JobRow {
-    /// What the keys of rows begin with.
+    /// The prefix of the keys of rows.
     pub const PREFIX: &str = "job/";
 
-    /// The key of a job's row.
+    /// Returns the key of a job's row.
     pub fn key(job: &str) -> Arc<str> {
         format!("{}{job}", Self::PREFIX).into()
     }
 
-    /// That a request has changed it.
+    /// Notes that a request has changed the row.
     pub(in crate::scheduler) fn changed_by(&mut self, request: RequestId) {
         self.rev += 1;
         self.asked.push(request);
-        let excess = self.asked.len().saturating_sub(ASKED_MAX);
+        let excess = self.asked.len().saturating_sub(REQUESTS_MAX);
         self.asked.drain(..excess);
     }
 
-    /// The value of its record.
+    /// Returns the value of the row's record.
     pub fn to_value(&self) -> Arc<str> {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Reads a record's value: a row, or what versions before 0.2 wrote, the bare microseconds of `since`.
+    /// Reads a record's value: a row, or the microseconds of `since` alone, which early versions wrote.
     ///
     /// # Errors
-    /// [`RecordError`] where it is neither.
+    /// [`RecordError`] if the value is neither.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         if let Ok(micros) = value.parse() {
             let since = WallTime::from_micros(micros);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_go_both_ways_and_old_ones_are_read() {
+    fn rows_survive_a_round_trip_and_old_rows_are_read() {
         let mut row = JobRow {
             since: WallTime::from_micros(7),
             rev: 3,
@@ -105,7 +105,7 @@ mod tests {
         row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9) });
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         row.window = Some(Duration::from_millis(1_500));
-        assert!(row.to_value().contains(r#""window":1500"#));
+        assert!(row.to_value().contains(r#""window":1500000"#));
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
         assert_eq!((row.rev, row.asked.len(), row.asked.last()), (23, 8, Some(&RequestId::from_u128(20))));
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);

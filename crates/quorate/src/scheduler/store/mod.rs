@@ -1,5 +1,6 @@
-//! Everything that the scheduler keeps in the ledger: the records of runs, the rows of jobs, and the history.
+//! The data that the scheduler stores in the ledger: the records of runs, the rows of jobs, and the history.
 
+mod error;
 mod history;
 pub(super) mod history_writer;
 pub(super) mod job_row;
@@ -8,14 +9,23 @@ mod record;
 pub(super) mod retention;
 pub(super) mod row_writer;
 pub(super) mod run_writer;
+pub(super) mod saved_state;
 mod slot_result;
 pub(super) mod snapshot;
 pub(super) mod wire;
 
+pub use error::RecordError;
 pub use history::{HistoryEntry, RunCause, RunOutcome};
 pub(super) use job_row::FOR_EVER;
 pub use job_row::{JobRow, Paused};
 pub(super) use open_list::OpenList;
-pub(super) use record::Stage;
-pub use record::{OpenRun, RecordError, RunKey, RunRecord};
+pub use record::{OpenRun, RunKey, RunRecord};
+pub(super) use record::{REQUESTED_PREFIX, Stage, TICK_PREFIX};
 pub(super) use slot_result::{SlotResult, tail};
+
+use std::time::Duration;
+
+/// The longest reason, and the longest error, that a record of a run or an entry of the history stores, in bytes.
+const REASON_MAX: usize = 512;
+/// The pause before a write that found no majority is sent again.
+const WRITE_RETRY: Duration = Duration::from_millis(50);

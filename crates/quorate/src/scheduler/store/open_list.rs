@@ -14,14 +14,14 @@ pub(in crate::scheduler) struct OpenList {
     runs: Arc<Mutex<Listed>>,
 }
 
-/// By key, the time before which no worker starts the run.
+/// The time before which no worker starts a run, by the key of the run.
 type Listed = BTreeMap<Arc<str>, WallTime>;
 
 impl OpenList {
     /// The key of the row.
     pub(in crate::scheduler) const KEY: &str = "open";
 
-    /// The list as an earlier leader left it, without the runs that have no `open` record any more.
+    /// Returns the list that an earlier leader wrote, without the runs that no longer have an `open` record.
     pub(in crate::scheduler) fn new(
         rows: &RowWriter,
         found: &[Option<Record>],
@@ -46,7 +46,7 @@ impl OpenList {
         }
     }
 
-    /// Takes a run off the list: it was taken, or has ended.
+    /// Removes a run from the list: a worker has taken it, or it has ended.
     pub(in crate::scheduler) fn remove(&self, key: &str) {
         let mut runs = self.runs();
         if runs.remove(key).is_some() {
@@ -54,7 +54,7 @@ impl OpenList {
         }
     }
 
-    /// Returns the list that a majority's answers to a read show.
+    /// Returns the list from the answers of a majority to a read.
     pub(in crate::scheduler) fn read(shown: &[(Memory, Option<Record>)]) -> BTreeMap<Arc<str>, WallTime> {
         newest(shown.iter().filter_map(|(_, record)| record.as_ref()))
     }
@@ -68,7 +68,7 @@ impl OpenList {
     }
 }
 
-/// All that the lists of the highest term name: within a term, nodes may have several.
+/// Returns the union of the lists of the highest term: nodes may store different lists of one term.
 fn newest<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Listed {
     let Some(term) = records.clone().map(|record| record.term).max() else { return Listed::new() };
     let of_term = records.filter(|record| record.term == term);
@@ -81,7 +81,7 @@ mod tests {
     use crate::node::FencingToken;
 
     #[test]
-    fn the_lists_of_the_highest_term_count_together() {
+    fn the_lists_of_the_highest_term_are_merged() {
         let list = |term, keys: &[&str]| {
             let runs: Listed = keys.iter().map(|key| (Arc::from(*key), WallTime::from_micros(5))).collect();
             let value = serde_json::to_string(&runs).unwrap().into();

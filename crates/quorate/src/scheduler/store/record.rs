@@ -1,19 +1,17 @@
 use crate::scheduler::{
     policy::Delivery,
-    store::{RunCause, RunOutcome},
+    store::{REASON_MAX, RecordError, RunCause, RunOutcome},
 };
 use crate::{
     env::WallTime,
     node::{FencingToken, Record},
-    plain::plain,
 };
 use std::{sync::Arc, time::Duration};
 
-/// The longest text that a record keeps of an outcome, in bytes.
-const OUTCOME_MAX: usize = 512;
-
-/// What tick keys begin with; other records of a ledger have other beginnings.
-const PREFIX: &str = "tick/";
+/// The prefix of the keys of ticks.
+pub(in crate::scheduler) const TICK_PREFIX: &str = "tick/";
+/// The prefix of the keys of requested runs: `run/REQUEST/JOB/TIME`.
+pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
 
 /// The value of the ledger's [`Record`] of a run.
 ///
@@ -33,17 +31,17 @@ pub enum RunRecord {
     Closed {
         /// The worker that executed the run, or decided on it.
         worker: Arc<str>,
-        /// In which way it ended.
+        /// The outcome.
         end: RunOutcome,
         /// The reason, for people; may be empty.
         outcome: Arc<str>,
-        /// How long it took, in milliseconds, where it was executed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        took_ms: Option<u64>,
-        /// Only nodes whose memory began before this count for the record.
+        /// The duration of the run, if it was executed. In JSON, in microseconds, rounded up.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
+        took: Option<Duration>,
+        /// A node counts for the record only if its memory began before this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory: Option<WallTime>,
-        /// The term under which the history has the run, where that is not the record's.
+        /// The term of the run's history entry, if it is not the record's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         term: Option<FencingToken>,
     },
@@ -53,26 +51,26 @@ pub enum RunRecord {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenRun {
-    /// Which execution of the run this is: 1, and for at-least-once more after one was lost.
+    /// The number of this execution of the run, from 1. Under at-least-once, a lost generation is followed by the next.
     pub generation: u32,
     /// A node counts for this generation only if its memory began before this time.
     pub at: WallTime,
-    /// No worker starts it before this time.
+    /// No worker starts the generation before this time.
     pub not_before: WallTime,
-    /// No worker should take it after this time.
+    /// No worker should take the generation after this time.
     pub take_by: WallTime,
-    /// No node lets it be taken after this time.
+    /// No node lets a worker take the generation after this time.
     pub horizon: WallTime,
     /// The job's delivery rule when the run was opened.
     pub delivery: Delivery,
-    /// Why it runs.
+    /// The cause of the run.
     pub cause: RunCause,
-    /// The term that opened the run first, under which the history has it.
+    /// The term that first opened the run, which is the term of its history entry.
     pub term: FencingToken,
-    /// The state that earlier runs of the job have left.
+    /// The state that earlier runs of the job have saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
-    /// Why the run is to be cancelled, where it is.
+    /// The reason why the worker is to cancel the run, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Arc<str>>,
 }
@@ -81,34 +79,35 @@ pub struct OpenRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) enum Stage {
     Started,
-    /// The generation, and whether it is to be cancelled.
+    /// The generation, and true if it is to be cancelled.
     Open(u32, bool),
     Closed,
 }
 
 impl RunRecord {
-    /// *Started by* `worker`.
+    /// Returns the record of a run that the leader `worker` is about to execute.
     pub fn started(worker: &str) -> Self {
         Self::Started { worker: worker.into() }
     }
 
-    /// *Done by* `worker`; an `outcome` over 512 bytes is cut.
+    /// Returns the record of a run that succeeded on `worker`. An `outcome` over 512 bytes is cut.
     pub fn done(worker: &str, took: Duration, outcome: &str) -> Self {
         Self::ended(worker, RunOutcome::Done, Some(took), outcome)
     }
 
-    /// Closed with an `end` that no execution led to; an `outcome` over 512 bytes is cut.
+    /// Returns a closed record without an execution. An `outcome` over 512 bytes is cut.
     pub fn closed(worker: &str, end: RunOutcome, outcome: &str) -> Self {
         Self::ended(worker, end, None, outcome)
     }
 
-    /// Closed with an `end` after the run `took` so long; an `outcome` over 512 bytes is cut.
+    /// Returns a closed record of a run that `took` so long. An `outcome` over 512 bytes is cut.
     pub fn ended(worker: &str, end: RunOutcome, took: Option<Duration>, outcome: &str) -> Self {
-        let (outcome, took_ms) = (cut(outcome), took.map(millis));
-        Self::Closed { worker: worker.into(), end, outcome, took_ms, memory: None, term: None }
+        let outcome = crate::node::engine::cut(outcome, REASON_MAX).into();
+        Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None }
     }
 
-    /// The same end, for which nodes count whose memory began before `memory`, and which the history has under `term`.
+    /// Returns the same end, for which a node counts if its memory began before `since`, and whose history entry has the term
+    /// `under`.
     pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
         if let Self::Closed { memory, term, .. } = &mut self {
             (*memory, *term) = (Some(since), Some(under));
@@ -116,7 +115,7 @@ impl RunRecord {
         self
     }
 
-    /// The worker that wrote it, where the record names one.
+    /// Returns the worker that executed the run or decided on it, if the record names one.
     pub fn worker(&self) -> Option<&Arc<str>> {
         match self {
             Self::Started { worker } | Self::Closed { worker, .. } => Some(worker),
@@ -124,7 +123,7 @@ impl RunRecord {
         }
     }
 
-    /// Returns whether the run has ended by this record.
+    /// Returns whether the record is the end of its run.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed { .. })
     }
@@ -137,7 +136,7 @@ impl RunRecord {
         }
     }
 
-    /// The ledger record of a run of the time `at` under `term`.
+    /// Returns the ledger's record, with the time `at` and the term `term`.
     pub fn into_record(self, at: WallTime, term: FencingToken) -> Record {
         let value = serde_json::to_string(&self).unwrap_or_default().into();
         Record { at: at.as_micros(), term, last: false, value }
@@ -146,38 +145,38 @@ impl RunRecord {
     /// Reads a record's value.
     ///
     /// # Errors
-    /// [`RecordError`] where it is not, to the letter, what [`RunRecord::into_record`] writes.
+    /// [`RecordError`] if [`RunRecord::into_record`] could not have written the value.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         serde_json::from_str(value).map_err(|error| RecordError::new("record", value, &error.to_string()))
     }
 }
 
-/// Under which key a tick stands in its group's ledger: keys of one job sort by time.
+/// The key of a tick in its group's ledger. The keys of one job sort by time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunKey {
     /// The job's name.
     pub job: Arc<str>,
-    /// When the tick is due.
+    /// The time at which the tick is due.
     pub tick: WallTime,
 }
 
 impl RunKey {
-    /// The key of a job's tick.
+    /// Returns the key of a job's tick.
     pub fn new(job: &str, tick: WallTime) -> Self {
         Self { job: job.into(), tick }
     }
 
-    /// The text of the key.
+    /// Returns the text of the key.
     pub fn key(&self) -> Arc<str> {
-        format!("{PREFIX}{}/{:020}", self.job, self.tick.as_micros()).into()
+        format!("{TICK_PREFIX}{}/{:020}", self.job, self.tick.as_micros()).into()
     }
 
-    /// The tick that a key means; `None` where it is a key of something else.
+    /// Reads a key; returns `None` if it is not the key of a tick.
     ///
     /// # Errors
-    /// [`RecordError`] where it begins like a tick's key and is none.
+    /// [`RecordError`] if the key has the prefix of a tick's key and is not one.
     pub fn parse(key: &str) -> Result<Option<Self>, RecordError> {
-        let Some(rest) = key.strip_prefix(PREFIX) else { return Ok(None) };
+        let Some(rest) = key.strip_prefix(TICK_PREFIX) else { return Ok(None) };
         let wrong = || RecordError::new("key", key, "expected tick/JOB/MICROSECONDS in twenty digits");
         let (job, micros) = rest.rsplit_once('/').filter(|(job, _)| !job.is_empty()).ok_or_else(wrong)?;
         if micros.len() != 20 || !micros.bytes().all(|b| b.is_ascii_digit()) {
@@ -188,29 +187,6 @@ impl RunKey {
     }
 }
 
-/// Something in the ledger that no worker of this version wrote.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the ledger's {what} `{text}` cannot be read: {why}; was it written by another version of Quorate?")]
-pub struct RecordError {
-    what: &'static str,
-    text: String,
-    why: String,
-}
-
-impl RecordError {
-    pub(in crate::scheduler) fn new(what: &'static str, text: &str, why: &str) -> Self {
-        Self { what, text: plain(text, 120), why: plain(why, 240) }
-    }
-}
-
-fn millis(took: Duration) -> u64 {
-    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn cut(text: &str) -> Arc<str> {
-    crate::node::engine::cut(text, OUTCOME_MAX).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,13 +195,13 @@ mod tests {
     const TERM: FencingToken = FencingToken::new(7);
 
     #[test]
-    fn what_is_written_can_be_read() {
-        let took = Duration::from_millis(1_250);
+    fn records_survive_a_round_trip() {
+        let took = Duration::from_micros(250);
         for (record, text) in [
             (RunRecord::started("a"), r#"{"state":"started","worker":"a"}"#),
             (
                 RunRecord::done("b \"c\"\n", took, "exit 0"),
-                r#"{"state":"closed","worker":"b \"c\"\n","end":"done","outcome":"exit 0","took_ms":1250}"#,
+                r#"{"state":"closed","worker":"b \"c\"\n","end":"done","outcome":"exit 0","took":250}"#,
             ),
             (
                 RunRecord::closed("d", RunOutcome::Lost, "")
@@ -241,10 +217,10 @@ mod tests {
                 r#"{"state":"closed","worker":"d","end":"timed-out","outcome":"after 1s"}"#,
             ),
         ] {
-            let stood = record.clone().into_record(TICK, TERM);
-            assert_eq!(&*stood.value, text);
-            assert_eq!((stood.at, stood.term), (TICK.as_micros(), TERM));
-            assert_eq!(RunRecord::parse(&stood.value), Ok(record));
+            let stored = record.clone().into_record(TICK, TERM);
+            assert_eq!(&*stored.value, text);
+            assert_eq!((stored.at, stored.term), (TICK.as_micros(), TERM));
+            assert_eq!(RunRecord::parse(&stored.value), Ok(record));
         }
     }
 
@@ -265,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn no_record_is_final_and_stages_only_go_forward() {
+    fn no_record_is_final_and_stages_are_ordered() {
         let cancelled = OpenRun { cancel: Some("on request".into()), ..open() };
         let next = OpenRun { generation: 3, ..open() };
         let stages = [
@@ -280,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_record_is_refused() {
+    fn a_value_that_is_not_a_record_is_refused() {
         for text in [
             "",
             "started",
@@ -288,8 +264,8 @@ mod tests {
             r#"{"state":"Started","worker":"a"}"#,
             r#"{"state":"paused","worker":"a"}"#,
             r#"{"state":"started","worker":"a","since":3}"#,
-            r#"{"state":"closed","worker":"a","end":"done","took_ms":-1,"outcome":""}"#,
-            r#"{"state":"closed","worker":"a","end":"done","took_ms":1}"#,
+            r#"{"state":"closed","worker":"a","end":"done","took":-1,"outcome":""}"#,
+            r#"{"state":"closed","worker":"a","end":"done","took":1}"#,
             r#"{"state":"open","generation":1}"#,
             r#"{"state":"started","worker":"a"} x"#,
         ] {
@@ -299,21 +275,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_outcome_is_cut_between_letters() {
+    fn a_long_outcome_is_cut_between_two_characters() {
         let long = "ї".repeat(600);
         let RunRecord::Closed { outcome, .. } = RunRecord::done("a", Duration::ZERO, &long) else {
-            panic!("done is done")
+            panic!("not closed")
         };
         assert_eq!(outcome.len(), 512);
         let odd = format!("x{long}");
         let RunRecord::Closed { outcome, .. } = RunRecord::closed("a", RunOutcome::Failed, &odd) else {
-            panic!("failed is closed")
+            panic!("not closed")
         };
         assert_eq!(outcome.len(), 511);
     }
 
     #[test]
-    fn keys_go_both_ways_and_sort_by_time() {
+    fn keys_survive_a_round_trip_and_sort_by_time() {
         for job in ["nightly", "a/b", "tick/"] {
             let key = RunKey::new(job, TICK);
             assert_eq!(RunKey::parse(&key.key()), Ok(Some(key)));

@@ -1,20 +1,21 @@
-//! How long what the nodes know of a job outlives the job.
+//! The time for which the nodes keep the data of a job after its last worker.
 //!
-//! Every worker that runs a scheduler, whether it leads or not, *vouches* for its jobs now and then: a part of the group's
-//! ledger, `jobs`, holds for each job when a worker that has the job last said so. The same moment renews the life of the
-//! job's history, and of the group's ledgers. What nobody vouches for ends:
+//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time. A part of the group's ledger,
+//! `jobs`, stores for each job the last time at which a worker with the job did so. With each round the worker also renews
+//! the lifetimes of the job's history and of the group's ledgers. Data ends without a worker that vouches for its job:
 //!
-//! * A history ends by the nodes' own clocks, [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the
-//!   job's last worker, whether or not a leader lives by then. So do all ledgers of a group without workers.
-//! * The row, the state and the open requests of a job that the leader does not know end once nobody has vouched for the
-//!   job for that time. The leader closes them, and the ledger's pruning then forgets them. A leader of another version
-//!   leaves the jobs of the others alone as long as one of their workers runs.
-//! * A job that comes back before is vouched for again, and nothing of it has ended.
+//! * The nodes remove a history by their own clocks,
+//!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last worker, with or
+//!   without a leader. The same holds for all ledgers of a group without workers.
+//! * The row, the state and the open requests of a job end once no worker has vouched for the job for that time, and the
+//!   leader does not have it. The leader closes them, and the ledger's pruning then removes them. So a leader of another
+//!   version leaves the jobs of the other workers alone while one of these workers runs.
+//! * A worker that has the job again within that time vouches for it, and no data has ended.
 //!
 //! # What is not guaranteed
 //!
-//! A worker that cannot reach a majority for the whole of that time counts as gone. Where the nodes have forgotten when a
-//! job was last vouched for, its time starts anew with the first leader that notices.
+//! A worker that cannot reach a majority for the whole of that time counts as stopped. If the nodes have lost the time at
+//! which a job was last vouched for, the time starts again with the first leader that notices.
 
 use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{
@@ -29,22 +30,22 @@ use std::{
     time::Duration,
 };
 
-/// The part of a group's ledger that says when each job was last vouched for.
+/// The part of a group's ledger that stores when each job was last vouched for.
 const PART: &str = "jobs";
 /// The longest time between two rounds of vouching.
 const EVERY_MAX: Duration = Duration::from_secs(3600);
-/// After a round that too few nodes answered.
-const AGAIN: Duration = Duration::from_secs(1);
-/// After so many failed rounds in a row it is logged as a warning, once.
-const LOUD: u32 = 5;
-/// How many jobs are vouched for at a time.
-const AT_ONCE: usize = 64;
-/// How often a write is tried over what other nodes have.
-const TRIES: usize = 8;
-/// The shortest life of a group's ledger: what a leader needs of it after an outage must not have ended.
+/// The first pause after a round that too few nodes answered. It doubles with each such round.
+const ROUND_RETRY: Duration = Duration::from_secs(1);
+/// The number of failed rounds in a row after which a warning is logged, once.
+const FAILED_ROUNDS_WARN: u32 = 5;
+/// The largest number of jobs that are vouched for at the same time.
+const RENEWALS_MAX: usize = 64;
+/// The largest number of other workers' records that one write overwrites, one after the other.
+const VOUCH_OVERWRITES_MAX: usize = 8;
+/// The shortest lifetime of a group's ledger, so that a leader finds the data that it needs after an outage.
 const GROUP_LIFE_MIN: Duration = Duration::from_secs(3600);
 
-/// Who vouches for which jobs, and for how long that counts.
+/// Vouches for the jobs of one worker, and finds the jobs that no worker vouches for.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Retention {
     main: Ledger,
@@ -54,7 +55,7 @@ pub(in crate::scheduler) struct Retention {
     max_clock_offset: Duration,
 }
 
-/// What the `jobs` part says.
+/// The `jobs` part: by job, the time at which it was last vouched for, and the record.
 #[derive(Debug, Default)]
 struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
 
@@ -71,23 +72,23 @@ impl Retention {
         }
     }
 
-    /// Between two rounds.
+    /// Returns the pause between two rounds.
     pub(in crate::scheduler) fn every(&self) -> Duration {
         (self.retention / 8).min(EVERY_MAX)
     }
 
-    /// How long a history outlives the round that last vouched for its job: never less than the retention after the job's
-    /// last worker.
+    /// Returns the lifetime of a history from each round that vouches for its job: at least the retention, counted from the
+    /// end of the job's last worker.
     pub(in crate::scheduler) fn history_life(&self) -> Duration {
         self.retention + self.every() * 2
     }
 
-    /// Sets the life of a job's history, where the job has one.
+    /// Sets the lifetime of a job's history, if the job has one.
     pub(in crate::scheduler) async fn keep_history(&self, job: &str) -> Result<(), LedgerError> {
         self.main.part(&HistoryEntry::part(job)).keep(self.history_life()).await
     }
 
-    /// Vouches for the registry's jobs until it is dropped. Of several tasks of one registry one vouches at a time.
+    /// Vouches for the registry's jobs until the future is dropped. Of several tasks of one registry, one vouches at a time.
     pub(in crate::scheduler) async fn vouch(self, registry: JobRegistry) {
         let _turn = registry.vouching().lock().await;
         let (mut changed, _) = registry.watch();
@@ -95,7 +96,8 @@ impl Retention {
         loop {
             let round = self.round(&registry).await;
             let pause = match round {
-                // Workers take turns: what one has vouched for the others need not.
+                // A worker skips the jobs that another worker has vouched for. The random part of the pause lets workers
+                // take turns.
                 Ok(()) => {
                     failed = 0;
                     self.every() * 3 / 4 + self.env.random_below(self.every() / 2)
@@ -103,10 +105,12 @@ impl Retention {
                 Err(error) => {
                     failed = failed.saturating_add(1);
                     match failed {
-                        LOUD => tracing::warn!("cannot vouch for the jobs, after {LOUD} attempts: {error}"),
-                        _ => tracing::debug!("cannot vouch for the jobs yet: {error}"),
+                        FAILED_ROUNDS_WARN => tracing::warn!(
+                            "cannot renew the retention of the jobs' data, after {failed} attempts: {error}"
+                        ),
+                        _ => tracing::debug!("cannot renew the retention of the jobs' data yet: {error}"),
                     }
-                    AGAIN.saturating_mul(1 << (failed - 1).min(12)).min(self.every())
+                    ROUND_RETRY.saturating_mul(1 << (failed - 1).min(12)).min(self.every())
                 }
             };
             tokio::select! { biased;
@@ -126,7 +130,7 @@ impl Retention {
             if !vouched.is_stale(job, now, self.every() / 2) {
                 continue;
             }
-            if renewals.len() >= AT_ONCE
+            if renewals.len() >= RENEWALS_MAX
                 && let Some(result) = renewals.next().await
             {
                 renewed = renewed.and(result);
@@ -151,8 +155,8 @@ impl Retention {
         self.note(job, seen, now).await
     }
 
-    /// Of the jobs that a leader does not have itself: which have ended. Starts the time of those that nobody is known to
-    /// have vouched for.
+    /// Returns the jobs that have ended, of those that the leader does not have. Starts the time of a job that no worker is
+    /// known to have vouched for.
     pub(in crate::scheduler) async fn ended(
         &self,
         unknown: BTreeSet<Arc<str>>,
@@ -188,7 +192,7 @@ impl Retention {
 }
 
 impl Vouched {
-    /// Of several nodes' records of one job the latest counts.
+    /// Reads the nodes' answers. Of several records of one job, the latest counts.
     fn read(answers: &[Answered]) -> Self {
         let mut all: BTreeMap<Arc<str>, (WallTime, Record)> = BTreeMap::new();
         for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
@@ -205,18 +209,18 @@ impl Vouched {
         self.0.get(job).map(|(_, record)| record)
     }
 
-    /// Whether nobody has vouched for `job` for so long.
+    /// Returns whether no worker has vouched for `job` for longer than `time`.
     fn is_stale(&self, job: &str, now: WallTime, time: Duration) -> bool {
         self.0.get(job).is_none_or(|(at, _)| *at + time < now)
     }
 }
 
-/// How long a group's ledgers outlive its last worker: longer than any record of them is of use.
+/// Returns the time for which a group's ledgers outlive its last worker: longer than a leader needs any of their records.
 fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
 }
 
-/// Writes `record` over whatever other nodes have that is not newer.
+/// Writes `record` over other workers' records that are not newer.
 async fn write_over(
     ledger: &Ledger,
     key: &Arc<str>,
@@ -224,7 +228,7 @@ async fn write_over(
     record: &Record,
 ) -> Result<(), LedgerError> {
     let mut seen = seen.cloned();
-    for _ in 0..TRIES {
+    for _ in 0..VOUCH_OVERWRITES_MAX {
         match ledger.write(key, seen.as_ref(), record).await {
             Err(LedgerError::Standing(other)) if !other.last && seen.as_ref() != Some(&other) => {
                 if other.at >= record.at {
@@ -232,7 +236,7 @@ async fn write_over(
                 }
                 seen = Some(other);
             }
-            // Another worker writes it at this moment.
+            // Another worker is writing it.
             Err(LedgerError::Standing(_)) => return Ok(()),
             other => return other,
         }
@@ -264,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_word_of_any_node_counts() {
+    fn the_latest_record_of_any_node_counts() {
         let vouched = Vouched::read(&[node(&[("a", at(5)), ("b", at(1))]), node(&[("a", at(3))])]);
         assert!(!vouched.is_stale("a", at(9), 4 * SECOND) && vouched.is_stale("a", at(10), 4 * SECOND));
         assert!(vouched.is_stale("b", at(9), 4 * SECOND));
@@ -272,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_outlives_all_that_is_of_use_of_it() {
+    fn a_group_s_ledgers_outlive_every_record_that_a_leader_needs() {
         let day = 24 * 3600 * SECOND;
         assert_eq!(group_life(SECOND, SECOND), GROUP_LIFE_MIN);
         assert_eq!(group_life(30 * day, day), 37 * day + day / 2);

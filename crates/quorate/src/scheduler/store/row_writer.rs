@@ -1,23 +1,21 @@
-//! What the leader keeps of its jobs in the ledger beside their ticks: rows that are written until a majority has
-//! them, for as long as the term lasts.
+//! Writes the leader's rows: the records of the ledger that are not runs, such as a job's row and its state.
+//!
+//! From a row a leader knows since when a job exists. Without it, it could not distinguish a tick that no worker ran from a
+//! tick before the job existed. So each row is written until a majority has it, while the term lasts. Every leader also writes
+//! it again to nodes that have lost it; otherwise it would be lost once the nodes had restarted one after the other. One task
+//! writes all rows: many at the same time, and the values of one key in order.
 //!
 //! # What is not guaranteed
 //!
-//! A row that a majority of the nodes forget between two terms is lost, and with it from when on its job is
-//! due, whether it is paused, its state, or what somebody asked for.
-//!
-//! Without rows a leader could not tell a tick that nobody ran from one before the job existed. So each is written
-//! until a majority has it, and every leader brings it back to nodes that forgot it; else one node's restart
-//! after the other would wear it down. All rows go through one task, which writes many at once, and those under
-//! one key in order.
+//! A row that a majority of the nodes loses between two terms is lost. It may have been the time from which on its job is due,
+//! its pause, its state, or an open request.
 
-use crate::scheduler::store::snapshot::LedgerSnapshot;
 use crate::{
     election::Term,
     env::{ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     node::Record,
-    scheduler::store::FOR_EVER,
+    scheduler::store::{FOR_EVER, WRITE_RETRY, snapshot::LedgerSnapshot},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{
@@ -27,60 +25,58 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Between attempts to write without a majority.
-const WRITE_AGAIN: Duration = Duration::from_millis(50);
-/// And after many: a node that is out of memory stays so for a while.
-const WRITE_AGAIN_MAX: Duration = Duration::from_secs(2);
-/// How many rows are on their way at once.
-const AT_ONCE: usize = 256;
+/// The longest pause before a write is sent again: a node that is out of memory stays so for a while.
+const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
+/// The largest number of rows that are written at the same time.
+const ROW_WRITES_MAX: usize = 256;
 
 /// A row to write.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Put {
-    pub(in crate::scheduler) key: Arc<str>,
-    pub(in crate::scheduler) value: Arc<str>,
-    /// [`FOR_EVER`], or until when pruning leaves it.
-    pub(in crate::scheduler) at: WallTime,
-    pub(in crate::scheduler) last: bool,
-    pub(in crate::scheduler) told: Vec<Told>,
+struct Put {
+    key: Arc<str>,
+    value: Arc<str>,
+    /// The time of the record: [`FOR_EVER`], or the time before which pruning does not remove it.
+    at: WallTime,
+    last: bool,
+    waiters: Vec<Waiter>,
 }
 
-/// Who is to be told that a row stands, or that it never will.
+/// A caller that waits until a row is stored, or cannot be stored any more.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Told {
+struct Waiter {
     to: oneshot::Sender<Result<(), Arc<str>>>,
-    /// Not told either that there is no majority yet.
-    patient: bool,
+    /// True if the caller goes on waiting while there is no majority.
+    until_stored: bool,
 }
 
-/// The way to the task that writes rows.
+/// A handle to the task that writes rows.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RowWriter(mpsc::UnboundedSender<Put>);
 
 impl RowWriter {
-    /// Starts the task, which ends once every clone of this is dropped and all is written, or the term is over.
+    /// Starts the task. It ends once every clone of the handle is dropped and every row is written, or the term is over.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
         sealed: &LedgerSnapshot,
     ) -> (Self, ScopedTask<()>) {
         let (puts, inbox) = mpsc::unbounded_channel();
-        let found = sealed.rows("").map(|(key, records)| (Arc::clone(key), Slot::found(records)));
+        let found = sealed.rows("").map(|(key, records)| (Arc::clone(key), RowSlot::found(records)));
         let slots = found.filter(|(_, slot)| !slot.is_closed() || !slot.stale.is_empty()).collect();
-        let writer =
-            Writer { ledger: ledger.clone(), term: term.clone(), slots, queue: VecDeque::new(), open: true };
-        (Self(puts), term.spawn_scoped(writer.serve(inbox)))
+        let task =
+            RowTask { ledger: ledger.clone(), term: term.clone(), slots, queue: VecDeque::new(), open: true };
+        (Self(puts), term.spawn_scoped(task.serve(inbox)))
     }
 
-    /// Has a row written that pruning never reaches.
+    /// Has a row written that pruning never removes.
     pub(in crate::scheduler) fn put(&self, key: &Arc<str>, value: Arc<str>) {
         let (key, at) = (Arc::clone(key), FOR_EVER);
-        // Where the task has ended, so has the term.
-        let _ = self.0.send(Put { key, value, at, last: false, told: Vec::new() });
+        // The send fails if the task has ended, and then the term has.
+        let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
     }
 
-    /// Has a row written that pruning never reaches, and says when it stands. An error says that there is no
-    /// majority yet (it is still tried), or that the term has ended.
+    /// Has a row written that pruning never removes. Returns once a majority stores it. An error means that there is no
+    /// majority yet, and the task goes on trying; or that the term has ended.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,
@@ -89,7 +85,8 @@ impl RowWriter {
         self.send(key, value, false)
     }
 
-    /// As [`RowWriter::write`], and waits for as long as it takes: an error says that this term will not write it.
+    /// Does the same as [`RowWriter::write`], but goes on waiting without a majority. An error means that this term does not
+    /// write the row.
     pub(in crate::scheduler) fn insist(
         &self,
         key: &Arc<str>,
@@ -98,36 +95,37 @@ impl RowWriter {
         self.send(key, value, true)
     }
 
-    /// Has a row written for the last time, so that pruning will reach it.
+    /// Has a row written with the time `at`, so that pruning removes it later. A row that is `last` is final.
     pub(in crate::scheduler) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
-        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, told: Vec::new() });
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, waiters: Vec::new() });
     }
 
     fn send(
         &self,
         key: &Arc<str>,
         value: Arc<str>,
-        patient: bool,
+        until_stored: bool,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
         let (to, answer) = oneshot::channel();
-        let told = vec![Told { to, patient }];
-        let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, told });
-        answer.map(|told| told.unwrap_or_else(|_| Err("the term has ended".into())))
+        let waiters = vec![Waiter { to, until_stored }];
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, waiters });
+        answer.map(|result| result.unwrap_or_else(|_| Err("the term has ended".into())))
     }
 }
 
-/// What stands under one key, and what is to.
+/// The stored record and the next value of one key.
 #[derive(Debug, Default)]
-struct Slot {
+struct RowSlot {
+    /// The record that most nodes are likely to store.
     seen: Option<Record>,
-    /// What other nodes have under it.
+    /// Other records that nodes stored at the seal.
     stale: Vec<Record>,
     next: Option<Put>,
     writing: bool,
 }
 
-impl Slot {
-    /// The record of the highest term is the one that most nodes are likely to have.
+impl RowSlot {
+    /// Returns the slot of a key with the nodes' records. Most nodes are likely to have the record of the highest term.
     fn found(records: &[Option<Record>]) -> Self {
         let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
         all.sort_by_key(|record| record.term);
@@ -136,38 +134,38 @@ impl Slot {
         Self { seen, stale: all, ..Self::default() }
     }
 
-    /// What is newer takes the place of what has not left yet: it says all that the older said, so that whoever waits
-    /// for that is told once this stands.
+    /// Replaces the value that has not been sent yet. A newer value contains all that the older one did, so the waiters of
+    /// the older one wait for the newer one.
     fn take(&mut self, mut put: Put) {
-        let older = self.next.take().map(|older| older.told).unwrap_or_default();
-        put.told.extend(older);
+        let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
+        put.waiters.extend(older);
         self.next = Some(put);
     }
 
-    /// Whether pruning will reach what stands: then nobody is likely to ask for it again. (Where somebody does, the
-    /// write finds out what stands.)
+    /// Returns whether pruning removes the stored record later. The leader is then unlikely to write the key again, and the
+    /// slot need not be kept. If it does write it, the write finds the stored record.
     fn is_closed(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }
 }
 
-struct Writer {
+struct RowTask {
     ledger: Ledger,
     term: Term,
-    slots: BTreeMap<Arc<str>, Slot>,
+    slots: BTreeMap<Arc<str>, RowSlot>,
     queue: VecDeque<Arc<str>>,
-    /// Whether more may come.
+    /// True while a handle exists.
     open: bool,
 }
 
 type Writing = BoxFuture<'static, (Arc<str>, Option<Record>)>;
 
-impl Writer {
+impl RowTask {
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Put>) {
         let mut writing: FuturesUnordered<Writing> = FuturesUnordered::new();
         let lost = self.term.lost_token().clone();
         while self.open || !writing.is_empty() || !self.queue.is_empty() {
-            while writing.len() < AT_ONCE
+            while writing.len() < ROW_WRITES_MAX
                 && let Some(next) = self.queue.pop_front().and_then(|key| self.begin(key))
             {
                 writing.push(next);
@@ -201,7 +199,7 @@ impl Writer {
         let record =
             Record { at: put.at.as_micros(), term: self.term.token(), last: put.last, value: put.value };
         let (ledger, term) = (self.ledger.clone(), self.term.clone());
-        let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, put.told);
+        let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, put.waiters);
         Some(writing.map(move |seen| (key, seen)).boxed())
     }
 
@@ -217,7 +215,7 @@ impl Writer {
     }
 }
 
-/// Writes it until a majority has it, for as long as the term lasts; gives what stands then.
+/// Writes a record until a majority has it, while the term lasts. Returns the record that is then stored.
 async fn write(
     ledger: Ledger,
     term: Term,
@@ -225,9 +223,9 @@ async fn write(
     mut seen: Option<Record>,
     stale: Vec<Record>,
     record: Record,
-    mut told: Vec<Told>,
+    mut waiters: Vec<Waiter>,
 ) -> Option<Record> {
-    let mut pause = WRITE_AGAIN;
+    let mut pause = WRITE_RETRY;
     loop {
         match ledger.write(&key, seen.as_ref(), &record).await {
             Ok(()) => break,
@@ -236,61 +234,61 @@ async fn write(
             {
                 seen = Some(other);
             }
-            // It is final: no attempt will ever be granted.
+            // The other record is final: no node will ever accept this one.
             Err(LedgerError::Standing(other)) if other.last => {
                 tracing::debug!(group = &**term.group(), key = &*key, "not written: another record is final");
-                tell(&mut told, &Err("another record is final".into()), true);
+                report(&mut waiters, &Err("another record is final".into()), true);
                 return Some(other);
             }
             Err(error @ (LedgerError::NoMajority(_) | LedgerError::Standing(_))) if term.is_valid() => {
-                tell(&mut told, &Err(error.to_string().into()), false);
+                report(&mut waiters, &Err(error.to_string().into()), false);
             }
             Err(error) => {
                 tracing::warn!(group = &**term.group(), key = &*key, "not written: {error}");
-                tell(&mut told, &Err(error.to_string().into()), true);
+                report(&mut waiters, &Err(error.to_string().into()), true);
                 if matches!(error, LedgerError::Superseded { .. }) {
-                    // A later term has sealed the ledger: this one can neither write nor start anything.
+                    // A later term has sealed the ledger: this term can neither write a record nor start a run.
                     term.resign();
                 }
                 return seen;
             }
         }
         term.env().sleep(pause).await;
-        pause = (pause * 2).min(WRITE_AGAIN_MAX);
+        pause = (pause * 2).min(WRITE_RETRY_MAX);
     }
-    tell(&mut told, &Ok(()), true);
-    // Nodes that have something else under the key refused it: each is told by what it has.
+    report(&mut waiters, &Ok(()), true);
+    // A node with another record refused the write: it is written again over that record.
     for old in stale.iter().filter(|old| seen.as_ref() != Some(old) && !old.last) {
         if let Err(error) = ledger.write(&key, Some(old), &record).await {
-            tracing::trace!(key = &*key, "of a majority that has it already: {error}");
+            tracing::trace!(key = &*key, "a majority has the row, other nodes do not yet: {error}");
         }
     }
     Some(record)
 }
 
-/// Tells all who wait, or only those who are not patient.
-fn tell(told: &mut Vec<Told>, result: &Result<(), Arc<str>>, all: bool) {
-    for one in std::mem::take(told) {
-        if all || !one.patient {
-            // Where nobody waits any more, nobody is told.
-            let _ = one.to.send(result.clone());
+/// Reports a result to all waiters, or only to those that do not go on waiting without a majority.
+fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
+    for waiter in std::mem::take(waiters) {
+        if all || !waiter.until_stored {
+            // The send fails if the caller has dropped its future.
+            let _ = waiter.to.send(result.clone());
         } else {
-            told.push(one);
+            waiters.push(waiter);
         }
     }
 }
 
-/// Of the values that nodes have under a key the one that `rank` puts highest, and whether all who answered have
-/// just that.
+/// Returns the highest of the values under a key, by term and then by `rank`; and true if every node that answered stores
+/// that value.
 pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
     records: &'a [Option<Record>],
     read: impl Fn(&'a Record) -> Option<T>,
     rank: impl Fn(&T) -> K,
 ) -> Option<(T, bool)> {
     let all = records.iter().flatten().filter_map(|record| Some((read(record)?, record)));
-    let (highest, standing) = all.max_by_key(|(value, record)| (record.term, rank(value)))?;
+    let (highest, stored) = all.max_by_key(|(value, record)| (record.term, rank(value)))?;
     let everywhere =
-        records.iter().all(|record| record.as_ref().is_some_and(|record| record.value == standing.value));
+        records.iter().all(|record| record.as_ref().is_some_and(|record| record.value == stored.value));
     Some((highest, everywhere))
 }
 
@@ -299,35 +297,35 @@ mod tests {
     use super::*;
     use crate::node::FencingToken;
 
-    fn put(value: &str, patient: bool) -> (Put, oneshot::Receiver<Result<(), Arc<str>>>) {
+    fn put(value: &str, until_stored: bool) -> (Put, oneshot::Receiver<Result<(), Arc<str>>>) {
         let (to, answer) = oneshot::channel();
-        let told = vec![Told { to, patient }];
-        (Put { key: "k".into(), value: value.into(), at: FOR_EVER, last: false, told }, answer)
+        let waiters = vec![Waiter { to, until_stored }];
+        (Put { key: "k".into(), value: value.into(), at: FOR_EVER, last: false, waiters }, answer)
     }
 
     #[test]
-    fn whoever_waits_for_an_older_row_is_told_once_the_newer_one_stands() {
-        let mut slot = Slot::default();
+    fn waiters_for_an_older_value_wait_for_the_newer_one() {
+        let mut slot = RowSlot::default();
         let ((first, mut one), (second, mut two)) = (put("1", true), put("2", false));
         slot.take(first);
         slot.take(second);
         let mut next = slot.next.take().unwrap();
-        assert_eq!((&*next.value, next.told.len()), ("2", 2));
-        assert!(one.try_recv().is_err() && two.try_recv().is_err(), "neither stands");
-        tell(&mut next.told, &Err("no majority yet".into()), false);
-        assert!(two.try_recv().unwrap().is_err(), "who is not patient is told");
-        assert!(one.try_recv().is_err(), "who is waits on");
-        tell(&mut next.told, &Ok(()), true);
+        assert_eq!((&*next.value, next.waiters.len()), ("2", 2));
+        assert!(one.try_recv().is_err() && two.try_recv().is_err(), "neither is stored");
+        report(&mut next.waiters, &Err("no majority yet".into()), false);
+        assert!(two.try_recv().unwrap().is_err(), "a caller of `write` gets the error");
+        assert!(one.try_recv().is_err(), "a caller of `insist` goes on waiting");
+        report(&mut next.waiters, &Ok(()), true);
         assert_eq!(one.try_recv().unwrap(), Ok(()));
     }
 
     #[test]
-    fn what_is_closed_is_not_kept() {
+    fn a_closed_row_is_not_kept() {
         let seen = |at, last| {
             let seen = Some(Record { at, term: FencingToken::new(1), last, value: "v".into() });
-            Slot { seen, ..Slot::default() }.is_closed()
+            RowSlot { seen, ..RowSlot::default() }.is_closed()
         };
         assert!(seen(7, true) && seen(7, false) && seen(FOR_EVER.as_micros(), true));
-        assert!(!seen(FOR_EVER.as_micros(), false) && !Slot::default().is_closed());
+        assert!(!seen(FOR_EVER.as_micros(), false) && !RowSlot::default().is_closed());
     }
 }

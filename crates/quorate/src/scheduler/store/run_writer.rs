@@ -5,14 +5,12 @@ use crate::{
     env::WallTime,
     ledger::{Ledger, LedgerError},
     node::Record,
-    scheduler::{RunRecord, goes_forward, memory_needed, overwrites},
+    scheduler::{RunRecord, goes_forward, memory_needed, overwrites, store::WRITE_RETRY},
 };
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-/// Between attempts to write without a majority.
-const WRITE_AGAIN: Duration = Duration::from_millis(50);
-/// The most records of other leaders that one write may overwrite, one after the other.
-const MET_MAX: usize = 32;
+/// The largest number of records of other leaders that one write overwrites, one after the other.
+const OVERWRITES_MAX: usize = 32;
 
 /// Writes the records of runs under one term.
 #[derive(Clone, Debug)]
@@ -21,17 +19,17 @@ pub(in crate::scheduler) struct RunWriter {
     term: Term,
 }
 
-/// The run that a record belongs to, as the seal knows it.
+/// The run that a record belongs to, with the result of the seal for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct RunId {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// A majority of the sealed nodes remembers that time.
+    /// True if a majority of the sealed nodes remembers that time.
     pub(in crate::scheduler) remembering: bool,
 }
 
-/// Why a record was not written.
+/// The reason why a record was not written.
 #[derive(Debug)]
 pub(in crate::scheduler) enum NotWritten {
     /// Another record decides on the run.
@@ -52,18 +50,19 @@ impl RunWriter {
         &self.term.quorum().config().worker
     }
 
-    /// The time before which a node's memory must have begun to count for what this leader writes of the run (R13).
+    /// Returns the time before which a node's memory must have begun, for the node to count for this leader's writes of the
+    /// run (R13).
     pub(in crate::scheduler) fn memory(&self, run: &RunId) -> WallTime {
         memory_needed(run.at, self.term.began())
     }
 
-    /// The record of `written` under this leader's term.
+    /// Returns the ledger's record of `written`, under this leader's term.
     pub(in crate::scheduler) fn record(&self, run: &RunId, written: RunRecord) -> Record {
         written.into_record(run.at, self.term.token())
     }
 
-    /// Writes `target` until a majority of the nodes that remember has it, over `seen` and over any earlier record that may
-    /// be overwritten (R14). Gives up at the end of the term, or at once where `once`.
+    /// Writes `target` until a majority of the nodes that remember has it. It overwrites `seen`, and any earlier record that
+    /// may be overwritten (R14). With `once`, it tries once; otherwise until the term ends.
     pub(in crate::scheduler) async fn write(
         &self,
         run: &RunId,
@@ -71,13 +70,13 @@ impl RunWriter {
         target: &Record,
         once: bool,
     ) -> Result<(), NotWritten> {
-        let (memory, decided, mut met_before) = (self.memory(run).as_micros(), seen.clone(), 0);
+        let (memory, decided, mut overwritten) = (self.memory(run).as_micros(), seen.clone(), 0);
         loop {
             let written = self.ledger.write_remembered(&run.key, seen.as_ref(), target, memory).await;
             match written {
                 Ok(()) => return Ok(()),
-                Err(LedgerError::Standing(met)) if met_before < MET_MAX => {
-                    met_before += 1;
+                Err(LedgerError::Standing(met)) if overwritten < OVERWRITES_MAX => {
+                    overwritten += 1;
                     let may = match met.term == target.term {
                         true => goes_forward(&met, target),
                         false => overwrites(target, decided.as_ref(), &met, run.remembering),
@@ -88,7 +87,7 @@ impl RunWriter {
                     seen = Some(met);
                 }
                 Err(LedgerError::NoMajority(_)) if !once && self.term.is_valid() => {
-                    self.term.env().sleep(WRITE_AGAIN).await;
+                    self.term.env().sleep(WRITE_RETRY).await;
                 }
                 Err(error) => return Err(NotWritten::Ledger(error)),
             }

@@ -1,4 +1,4 @@
-//! The end of a slot that its worker records: what the leader needs for the history and the next run.
+//! The end of a slot, which its worker records: the data that the leader needs for the history and for the next run.
 
 use crate::scheduler::store::RunOutcome;
 use crate::{
@@ -6,21 +6,26 @@ use crate::{
     node::engine::{RESULT_MAX, cut},
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-/// The longest reason, in bytes.
-const REASON_MAX: usize = 200;
+/// The longest reason, and the longest error, in bytes.
+const SLOT_REASON_MAX: usize = 200;
 
-/// The outcome of a run on a worker, which is the result of its slot: at most 1 KiB.
+/// The outcome of a run on a worker. It is the result of its slot, of at most 1 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) worker: Arc<str>,
-    /// The end of the run; `None` if it was interrupted and is to run again.
+    /// The outcome of the run; `None` if it was interrupted and is to run again.
     pub(in crate::scheduler) end: Option<RunOutcome>,
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
-    pub(in crate::scheduler) took_ms: u64,
+    /// The duration of the run; `None` if no handler is known to have run.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
+    pub(in crate::scheduler) took: Option<Duration>,
     pub(in crate::scheduler) attempts: u32,
+    /// The error of the last failed attempt, if the run did not end as failed or timed out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::scheduler) error: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::scheduler) state: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,21 +33,25 @@ pub(in crate::scheduler) struct SlotResult {
 }
 
 impl SlotResult {
-    /// The text of the slot's result. The reason is cut, then the output loses its beginning, until it fits.
+    /// Returns the text of the slot's result. It always fits: the reason and the error are cut; then the output loses its
+    /// beginning, then the error and the reason their ends; the state goes last.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
-        fits.reason = cut(&self.reason, REASON_MAX).into();
+        fits.reason = cut(&self.reason, SLOT_REASON_MAX).into();
+        fits.error = self.error.as_deref().map(|error| cut(error, SLOT_REASON_MAX).into());
         loop {
             let text = serde_json::to_string(&fits).unwrap_or_default();
             if text.len() <= RESULT_MAX {
                 return text;
             }
-            match fits.output.take().filter(|output| output.len() > 1) {
-                Some(output) => fits.output = Some(tail(&output, output.len() / 2).into()),
-                None if !fits.reason.is_empty() => {
-                    fits.reason = cut(&fits.reason, fits.reason.len() / 2).into();
-                }
-                None => fits.state = None,
+            if let Some(output) = fits.output.take().filter(|output| output.len() > 1) {
+                fits.output = Some(tail(&output, output.len() / 2).into());
+            } else if let Some(error) = fits.error.take().filter(|error| error.len() > 1) {
+                fits.error = Some(cut(&error, error.len() / 2).into());
+            } else if !fits.reason.is_empty() {
+                fits.reason = cut(&fits.reason, fits.reason.len() / 2).into();
+            } else {
+                fits.state = None;
             }
         }
     }
@@ -52,7 +61,7 @@ impl SlotResult {
     }
 }
 
-/// The last `most` bytes of a text, from between two characters.
+/// Returns the last `most` bytes of a text, or a little less: it begins between two characters.
 pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
     let from = text.len().saturating_sub(most);
     (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
@@ -63,24 +72,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_goes_both_ways_and_always_fits() {
+    fn a_result_survives_a_round_trip_and_always_fits() {
         let outcome = SlotResult {
             worker: "w".into(),
             end: Some(RunOutcome::Failed),
             reason: "exit 1".into(),
             began: WallTime::from_micros(7),
-            took_ms: 12,
+            took: Some(Duration::from_micros(12)),
             attempts: 2,
+            error: Some("refused".into()),
             state: Some("s".into()),
             output: Some("tail".into()),
         };
         assert_eq!(SlotResult::parse(&outcome.to_text()), Some(outcome.clone()));
         let long: Arc<str> = "\"\n".repeat(3_000).into();
-        let full = SlotResult { reason: long.clone(), output: Some(long), ..outcome };
+        let error = Some(long.clone());
+        let full = SlotResult { reason: long.clone(), error, output: Some(long), ..outcome };
         let text = full.to_text();
         let read = SlotResult::parse(&text).unwrap();
         assert!(text.len() <= RESULT_MAX && read.state == full.state && read.reason.len() >= 100, "{text}");
-        assert!(full.output.unwrap().ends_with(&*read.output.unwrap()), "the end of it is kept");
+        assert!(full.output.unwrap().ends_with(&*read.output.unwrap()), "its end is stored");
+        let state = Some("\u{1}".repeat(85).into());
+        let short = SlotResult { state, output: None, ..full };
+        let read = SlotResult::parse(&short.to_text()).unwrap();
+        assert!(read.state == short.state && read.reason.len() >= 100, "the state is stored: {read:?}");
     }
 
     #[test]

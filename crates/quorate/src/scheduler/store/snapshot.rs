@@ -1,11 +1,13 @@
-//! What the seal found, as the leader needs it for the rest of its term.
+//! The contents of the ledger at the seal, which the leader uses for the rest of its term.
 
 use crate::{
     env::WallTime,
     ledger::Answered,
     node::{NodeTime, Record},
     scheduler::{
-        Decision, Delivery, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason, plan::verdict::rank,
+        Decision, Delivery, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason,
+        plan::verdict::rank,
+        store::{REQUESTED_PREFIX, TICK_PREFIX},
         verdict,
     },
 };
@@ -16,21 +18,20 @@ use std::{
     time::Duration,
 };
 
-/// The keys of ticks and of made-up runs begin so.
-const RUNS: [&str; 2] = ["tick/", "run/"];
+/// The prefixes of the keys of runs.
+const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 
-/// So many records are taken in before other tasks have their turn.
-const TAKE_AT_ONCE: usize = 2_000;
+/// The number of records after which the snapshot yields to other tasks.
+const RECORDS_PER_TURN: usize = 2_000;
 
-/// The ledger as the nodes that answered the seal have it. Of the records of a run only the one of the highest
-/// [rank](crate::scheduler::rank) is kept.
+/// The ledger of the nodes that answered the seal. Of the records of a run, only the one of the highest rank is kept.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
     quorum: usize,
     pub(in crate::scheduler) max_clock_offset: Duration,
     runs: BTreeMap<Arc<str>, SealedRun>,
-    /// What each node has under any other key.
+    /// The record of each node under any other key.
     rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
 }
 
@@ -40,28 +41,28 @@ struct Node {
     low_water: u64,
 }
 
-/// The record that decides on a run, and how many nodes prove that it had a majority.
+/// The record that decides on a run, and the number of nodes that prove that it had a majority.
 #[derive(Debug)]
 struct SealedRun {
     record: Record,
     closed: bool,
-    /// Only nodes whose memory began before this count for a closed record.
+    /// A node counts for a closed record only if its memory began before this time.
     memory: Option<WallTime>,
-    /// How many of them show this very record.
-    shown: usize,
+    /// The number of nodes that count and store this very record.
+    stored_on: usize,
 }
 
-/// What the ledger says of a run.
+/// The leader's decision on a run, with the records that it is based on.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
-    /// The record that stands, and is not final.
+    /// The record that is stored and is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// Too few nodes can remember a record of that time, and none has one.
+    /// True if too few nodes can remember a record of that time, and no node has one.
     pub(in crate::scheduler) unknown: bool,
-    /// A majority of the sealed nodes remembers that time.
+    /// True if a majority of the sealed nodes remembers that time.
     pub(in crate::scheduler) remembering: bool,
-    /// The closed record that decides, where it is not known to have had a majority.
+    /// The closed record that decides, if it is not known to have had a majority.
     pub(in crate::scheduler) unsettled: Option<Record>,
 }
 
@@ -72,17 +73,17 @@ impl SealedRun {
             Some(RunRecord::Closed { memory, .. }) => *memory,
             _ => None,
         };
-        Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, shown: 0 }
+        Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
-    /// Returns whether a majority showed the end: then its leader could act on it, and no later leader finds another.
+    /// Returns whether a majority stores the end. Its leader could then act on it, and no later leader finds another end.
     fn is_settled(&self, quorum: usize) -> bool {
-        self.closed && self.shown >= quorum
+        self.closed && self.stored_on >= quorum
     }
 }
 
 impl LedgerSnapshot {
-    /// What the nodes answered. It may be very much: other tasks have their turns in between.
+    /// Returns the snapshot of the nodes' answers. It yields to other tasks, since the answers may be long.
     pub(in crate::scheduler) async fn take(
         answers: Vec<Answered>,
         quorum: usize,
@@ -92,7 +93,7 @@ impl LedgerSnapshot {
         for (node, answer) in answers.into_iter().enumerate() {
             for (number, (key, record)) in answer.state.records.into_iter().enumerate() {
                 sealed.add(node, key, record);
-                if number % TAKE_AT_ONCE == TAKE_AT_ONCE - 1 {
+                if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
                     tokio::task::yield_now().await;
                 }
             }
@@ -109,10 +110,10 @@ impl LedgerSnapshot {
     }
 
     fn add(&mut self, node: usize, key: Arc<str>, record: Record) {
-        if RUNS.iter().any(|prefix| key.starts_with(prefix)) {
+        if RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
             let since = self.nodes[node].since + self.max_clock_offset;
             let known = match self.runs.entry(key) {
-                btree_map::Entry::Vacant(place) => place.insert(SealedRun::new(record)),
+                btree_map::Entry::Vacant(entry) => entry.insert(SealedRun::new(record)),
                 btree_map::Entry::Occupied(known) => {
                     let known = known.into_mut();
                     if known.record != record {
@@ -124,7 +125,7 @@ impl LedgerSnapshot {
                     known
                 }
             };
-            known.shown += usize::from(known.memory.is_some_and(|memory| since <= memory));
+            known.stored_on += usize::from(known.memory.is_some_and(|memory| since <= memory));
         } else {
             let count = self.nodes.len();
             self.rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
@@ -144,7 +145,7 @@ impl LedgerSnapshot {
         sealed
     }
 
-    /// What to do with the run under `key`, of which the first record would have been written at `at` or later.
+    /// Decides on the run under `key`, whose first record was written at `at` or later, if it has one.
     pub(in crate::scheduler) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
         let (known, remembering) = (self.runs.get(key), self.remembers(at));
         if let Some(closed) = known.filter(|known| known.closed) {
@@ -152,7 +153,7 @@ impl LedgerSnapshot {
             let decision = Decision::Skip(SkipReason::Final);
             return Decided { decision, seen: None, unknown: false, remembering, unsettled };
         }
-        // The verdict takes the highest record of all, whichever node has it.
+        // The verdict depends on the record of the highest rank, whichever node stores it.
         let seen = known.map(|known| &known.record);
         let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
         let views = self.nodes.iter().zip(records);
@@ -165,14 +166,14 @@ impl LedgerSnapshot {
         Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
     }
 
-    /// Whether a majority of the sealed nodes remembers this time.
+    /// Returns whether a majority of the sealed nodes remembers this time.
     pub(in crate::scheduler) fn remembers(&self, at: WallTime) -> bool {
-        let of = |node: &&Node| node.since + self.max_clock_offset <= at;
-        self.nodes.iter().filter(of).count() >= self.quorum
+        let remembers = |node: &&Node| node.since + self.max_clock_offset <= at;
+        self.nodes.iter().filter(remembers).count() >= self.quorum
     }
 
-    /// The ticks of a job whose record a new leader must act on: those that have not ended, and those whose end is not known
-    /// to have had a majority. (What is below the low-water mark of a node has been dealt with.)
+    /// Returns the ticks of a job whose record a new leader must act on: those that have not ended, and those whose end is not
+    /// known to have had a majority. An earlier leader has closed every run below the low-water mark of any node.
     pub(in crate::scheduler) fn unfinished(
         &self,
         job: &str,
@@ -184,13 +185,13 @@ impl LedgerSnapshot {
         open.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, known.record.clone())))
     }
 
-    /// The keys of all runs that have not ended, of jobs that this leader knows and of others.
+    /// Returns the keys of all runs that have not ended, of jobs that this leader has and of others.
     pub(in crate::scheduler) fn unfinished_keys(&self) -> BTreeSet<Arc<str>> {
         let open = self.runs.iter().filter(|(_, known)| !known.closed);
         open.map(|(key, _)| Arc::clone(key)).collect()
     }
 
-    /// The ticks of a job that have ended, as far as the ledger still knows of them: newest first.
+    /// Returns the ticks of a job whose end a majority stores, the newest first.
     pub(in crate::scheduler) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
         let ended = self.of_job(job).rev().filter(|(_, known)| known.is_settled(self.quorum));
         ended.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, &known.record)))
@@ -202,7 +203,7 @@ impl LedgerSnapshot {
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
     }
 
-    /// The ticks of a job from `first` to `last` of which the ledger knows anything.
+    /// Returns the ticks of a job from `first` to `last` that have a record.
     pub(in crate::scheduler) fn stand(
         &self,
         job: &str,
@@ -214,7 +215,7 @@ impl LedgerSnapshot {
         of_job.filter_map(|(key, _)| Some(RunKey::parse(key).ok()??.tick))
     }
 
-    /// The last tick of a job before `before` of which the ledger knows anything.
+    /// Returns the last tick of a job before `before` that has a record.
     pub(in crate::scheduler) fn last_before(&self, job: &str, before: WallTime) -> Option<WallTime> {
         let first = RunKey::new(job, WallTime::default()).key();
         let end = RunKey::new(job, before).key();
@@ -222,7 +223,7 @@ impl LedgerSnapshot {
         RunKey::parse(of_job.next_back()?.0).ok()?.map(|key| key.tick)
     }
 
-    /// What each node that answered has under `key`; nothing where none has anything.
+    /// Returns the record of each node under `key`; an empty slice if no node has one.
     pub(in crate::scheduler) fn row(&self, key: &str) -> &[Option<Record>] {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
@@ -244,11 +245,11 @@ impl LedgerSnapshot {
     /// Takes the event that this leader has closed a run at a majority: no later decision of the term is another.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         if let Some(known) = self.runs.get_mut(key) {
-            (known.closed, known.shown) = (true, self.quorum);
+            (known.closed, known.stored_on) = (true, self.quorum);
         }
     }
 
-    /// The rows whose keys begin with `prefix`.
+    /// Returns the rows whose keys begin with `prefix`.
     pub(in crate::scheduler) fn rows<'a>(
         &'a self,
         prefix: &'a str,
@@ -258,8 +259,8 @@ impl LedgerSnapshot {
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
-    /// The time from which on a majority can answer for a tick, or now: a new job begins there. Nodes that are a little younger
-    /// are waited for as well, since the slots of runs need a majority of nodes that are older than the run.
+    /// Returns the time at which a new job begins: now, or the time from which on a majority can answer for a tick, if that is
+    /// later. It includes nodes that are a little younger, since a slot needs a majority of nodes that are older than the run.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
@@ -285,7 +286,7 @@ pub(in crate::scheduler) mod tests {
         WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
     }
 
-    /// A node whose memory began at `since`, with these records.
+    /// Returns the answer of a node whose memory began at `since`.
     pub(in crate::scheduler) fn node(since: WallTime, mut records: Vec<(Arc<str>, Record)>) -> Answered {
         records.sort_by(|a, b| a.0.cmp(&b.0));
         let memory = Memory { since, max_clock_offset: SECOND };
@@ -301,7 +302,7 @@ pub(in crate::scheduler) mod tests {
         (RunKey::new("j", at).key(), written.into_record(at, term))
     }
 
-    /// Three nodes whose memory began at 0; `started` and `done` stand on two of them.
+    /// Returns the snapshot of three nodes whose memory began at 0. Two of them store `started` and `done`.
     pub(in crate::scheduler) fn sealed(started: &[u64], done: &[u64]) -> LedgerSnapshot {
         let open = started.iter().map(|&tick| tick_record(tick, 1, false));
         let records: Vec<_> = open.chain(done.iter().map(|&tick| tick_record(tick, 1, true))).collect();
@@ -309,14 +310,14 @@ pub(in crate::scheduler) mod tests {
         LedgerSnapshot::new(answers, 2, SECOND)
     }
 
-    /// Nodes with one record each, of the tick 5: by term, and whether it is closed.
+    /// Returns the snapshot of nodes with one record each, of the tick 5: its term, and true if it is closed.
     fn each(records: &[(u64, bool)]) -> LedgerSnapshot {
         let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
         LedgerSnapshot::new(nodes.collect(), 2, SECOND)
     }
 
     #[test]
-    fn of_several_records_the_one_of_the_highest_term_decides() {
+    fn the_record_of_the_highest_term_decides() {
         let key = RunKey::new("j", at(5)).key();
         for all in [[(3, false), (7, false)], [(7, false), (3, false)], [(3, true), (7, false)]] {
             let decided = each(&all).decide(Delivery::AtLeastOnce, &key, at(5));
@@ -337,7 +338,7 @@ pub(in crate::scheduler) mod tests {
     }
 
     #[test]
-    fn an_end_is_settled_where_a_majority_that_counts_shows_the_very_same_record() {
+    fn an_end_is_settled_if_a_majority_that_counts_stores_the_same_record() {
         let sealed = each(&[(7, true), (7, true)]);
         assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (0, 1));
         let young = vec![
@@ -352,9 +353,9 @@ pub(in crate::scheduler) mod tests {
     }
 
     #[test]
-    fn of_two_ends_of_one_term_every_leader_takes_the_same() {
+    fn every_leader_takes_the_same_of_two_ends_of_one_term() {
         let key = RunKey::new("j", at(5)).key();
-        // They differ where a leader dropped the run while its end was being written.
+        // A leader may drop a run while it writes its end, and then write another.
         let ended = |end| {
             let record = RunRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
             vec![(Arc::clone(&key), record)]
@@ -371,7 +372,7 @@ pub(in crate::scheduler) mod tests {
     }
 
     #[test]
-    fn jobs_are_told_apart_and_the_last_known_tick_is_found() {
+    fn jobs_whose_names_share_a_prefix_are_distinguished_and_the_last_tick_is_found() {
         let other = RunKey::new("j2", at(3)).key();
         let mut records = vec![tick_record(2, 1, false), tick_record(9, 1, true)];
         records.push((other, records[0].1.clone()));
@@ -383,12 +384,22 @@ pub(in crate::scheduler) mod tests {
     }
 
     #[test]
-    fn what_a_node_that_was_away_still_has_below_the_mark_is_not_owed() {
+    fn a_record_below_the_low_water_mark_of_any_node_is_not_unfinished() {
         let mut pruned = node(at(0), vec![]);
         pruned.state.low_water = at(6).as_micros();
-        let away = node(at(0), vec![tick_record(5, 1, false), tick_record(6, 1, false)]);
-        let sealed = LedgerSnapshot::new(vec![pruned, away], 2, SECOND);
+        let unreachable = node(at(0), vec![tick_record(5, 1, false), tick_record(6, 1, false)]);
+        let sealed = LedgerSnapshot::new(vec![pruned, unreachable], 2, SECOND);
         assert_eq!(sealed.unfinished("j").map(|(tick, _)| tick).collect::<Vec<_>>(), [at(6)]);
+    }
+
+    #[test]
+    fn a_forgotten_job_loses_its_ticks_and_its_rows_and_no_others() {
+        let row = |key: &str| (Arc::from(key), tick_record(5, 1, false).1);
+        let records = vec![tick_record(5, 1, true), row("job/j"), row("job/other")];
+        let mut sealed = LedgerSnapshot::new(vec![node(at(0), records)], 1, SECOND);
+        sealed.forget("j", |key, _| key == "job/j");
+        assert_eq!((sealed.last_before("j", at(9)), sealed.row("job/j").len()), (None, 0));
+        assert_eq!(sealed.rows("").count(), 1);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! How durations travel in JSON: as whole milliseconds.
+//! Durations in JSON, as whole numbers.
 
+/// A duration as milliseconds.
 pub(in crate::scheduler) mod millis {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::time::Duration;
@@ -15,7 +16,8 @@ pub(in crate::scheduler) mod millis {
     }
 }
 
-pub(in crate::scheduler) mod maybe_millis {
+/// An optional duration as microseconds, rounded up: only a duration of zero is written as 0.
+pub(in crate::scheduler) mod maybe_micros {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::time::Duration;
 
@@ -23,12 +25,36 @@ pub(in crate::scheduler) mod maybe_millis {
         time: &Option<Duration>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).serialize(to)
+        time.map(|time| u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)).serialize(to)
     }
 
     pub(in crate::scheduler) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
-        Option::<u64>::deserialize(from).map(|time| time.map(Duration::from_millis))
+        Option::<u64>::deserialize(from).map(|time| time.map(Duration::from_micros))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Run {
+        #[serde(with = "super::maybe_micros")]
+        took: Option<Duration>,
+    }
+
+    #[test]
+    fn a_duration_shorter_than_a_millisecond_is_not_stored_as_zero() {
+        for (took, text, read) in [
+            (Some(Duration::from_micros(312)), r#"{"took":312}"#, Some(Duration::from_micros(312))),
+            (Some(Duration::from_nanos(40)), r#"{"took":1}"#, Some(Duration::from_micros(1))),
+            (Some(Duration::ZERO), r#"{"took":0}"#, Some(Duration::ZERO)),
+            (None, r#"{"took":null}"#, None),
+        ] {
+            assert_eq!(serde_json::to_string(&Run { took }).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Run>(text).unwrap().took, read);
+        }
     }
 }

@@ -14,6 +14,7 @@ fn entry(job: &str, due: u64, run: u64, end: RunOutcome) -> HistoryEntry {
         started: None,
         took: None,
         attempts: 0,
+        attempt_error: None,
         output: None,
     }
 }

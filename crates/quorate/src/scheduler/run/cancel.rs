@@ -1,0 +1,108 @@
+use crate::scheduler::RunOutcome;
+use std::sync::{Arc, OnceLock};
+use tokio_util::sync::CancellationToken;
+
+/// The cancellation of one run, with its reason. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::scheduler) struct Cancel {
+    token: CancellationToken,
+    reasons: Arc<Reasons>,
+}
+
+/// The first reason of each kind.
+#[derive(Debug, Default)]
+struct Reasons {
+    /// The run ends as cancelled, also under at-least-once.
+    cancel: OnceLock<Arc<str>>,
+    /// Another worker may run the tick again.
+    interrupt: OnceLock<Arc<str>>,
+}
+
+impl Cancel {
+    /// Cancels the run for good: no worker runs the tick again, even if the run was interrupted before.
+    pub(in crate::scheduler) fn cancel(&self, why: &str) {
+        let _ = self.reasons.cancel.set(why.into());
+        self.token.cancel();
+    }
+
+    /// Interrupts the run: another worker may run the tick again.
+    pub(in crate::scheduler) fn interrupt(&self, why: &str) {
+        let _ = self.reasons.interrupt.set(why.into());
+        self.token.cancel();
+    }
+
+    pub(in crate::scheduler) fn is_for_good(&self) -> bool {
+        self.reasons.cancel.get().is_some()
+    }
+
+    pub(in crate::scheduler) fn is_cancelled(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Waits until the run is cancelled or interrupted.
+    pub(in crate::scheduler) async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
+    pub(in crate::scheduler) fn why(&self) -> Arc<str> {
+        self.reasons.cancel.get().or(self.reasons.interrupt.get()).cloned().unwrap_or_default()
+    }
+}
+
+/// Returns the reason of a run that is cancelled on request.
+pub(in crate::scheduler) fn on_request(by: &str) -> String {
+    format!("on request of {by}")
+}
+
+/// Ends a run before a worker takes it. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::scheduler) struct Withdraw {
+    token: CancellationToken,
+    why: Arc<OnceLock<(RunOutcome, Arc<str>)>>,
+}
+
+impl Withdraw {
+    /// Ends the run with this outcome, unless a worker has taken it.
+    pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
+        let _ = self.why.set((end, why.into()));
+        self.token.cancel();
+    }
+
+    /// Stops the watch of the run and leaves the run open, unless it is withdrawn.
+    pub(in crate::scheduler) fn release(&self) {
+        self.token.cancel();
+    }
+
+    pub(in crate::scheduler) fn is_released(&self) -> bool {
+        self.token.is_cancelled() && self.why.get().is_none()
+    }
+
+    pub(in crate::scheduler) fn is_withdrawn(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Waits until the run is withdrawn.
+    pub(in crate::scheduler) async fn withdrawn(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// Returns the outcome and the reason, if the run is withdrawn.
+    pub(in crate::scheduler) fn why(&self) -> Option<(RunOutcome, Arc<str>)> {
+        self.why.get().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancellation_for_good_overrides_an_interruption() {
+        let cancel = Cancel::default();
+        cancel.interrupt("a shutdown");
+        assert!(cancel.is_cancelled() && !cancel.is_for_good() && &*cancel.why() == "a shutdown");
+        cancel.cancel("on request");
+        cancel.interrupt("a shutdown");
+        assert!(cancel.is_for_good() && &*cancel.why() == "on request");
+    }
+}

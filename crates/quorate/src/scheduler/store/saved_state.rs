@@ -1,0 +1,74 @@
+use crate::{env::WallTime, scheduler::store::row_writer::RowWriter};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The state that the runs of a job leave to later runs. Clones share it.
+#[derive(Clone, Debug)]
+pub(in crate::scheduler) struct SavedState {
+    key: Arc<str>,
+    row: Arc<Mutex<StateRow>>,
+}
+
+/// The row `state/NAME`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(in crate::scheduler) struct StateRow {
+    /// The number of changes: of several rows of one term the one of the highest revision counts.
+    pub(in crate::scheduler) rev: u64,
+    pub(in crate::scheduler) text: Option<Arc<str>>,
+}
+
+impl SavedState {
+    /// The prefix of the keys of states.
+    pub(in crate::scheduler) const PREFIX: &str = "state/";
+
+    /// Returns the key of a job's state.
+    pub(in crate::scheduler) fn key(job: &str) -> Arc<str> {
+        format!("{}{job}", Self::PREFIX).into()
+    }
+
+    /// Returns the state of `job`, of which `row` is stored.
+    pub(in crate::scheduler) fn new(job: &str, row: StateRow) -> Self {
+        Self { key: Self::key(job), row: Arc::new(Mutex::new(row)) }
+    }
+
+    /// Lets pruning remove the row: its job was removed.
+    pub(in crate::scheduler) fn close(&self, rows: &RowWriter, now: WallTime) {
+        if let Some(value) = self.next_value() {
+            rows.close(&self.key, value, now, false);
+        }
+    }
+
+    /// Protects the row from pruning again: its job was added again.
+    pub(in crate::scheduler) fn keep(&self, rows: &RowWriter) {
+        if let Some(value) = self.next_value() {
+            rows.put(&self.key, value);
+        }
+    }
+
+    /// Returns the same text under the next revision; `None` if there is no text.
+    fn next_value(&self) -> Option<Arc<str>> {
+        let mut row = self.row();
+        row.text.as_ref()?;
+        row.rev += 1;
+        Some(serde_json::to_string(&*row).unwrap_or_default().into())
+    }
+
+    pub(in crate::scheduler) fn text(&self) -> Option<Arc<str>> {
+        self.row().text.clone()
+    }
+
+    /// Writes a new text. Waits until a majority has it, or until the writer reports that there is no majority yet.
+    pub(in crate::scheduler) fn set(
+        &self,
+        text: Arc<str>,
+        rows: &RowWriter,
+    ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
+        let mut row = self.row();
+        *row = StateRow { rev: row.rev + 1, text: Some(text) };
+        let value = serde_json::to_string(&*row).unwrap_or_default();
+        rows.write(&self.key, value.into())
+    }
+
+    fn row(&self) -> MutexGuard<'_, StateRow> {
+        self.row.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
