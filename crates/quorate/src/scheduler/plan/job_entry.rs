@@ -244,7 +244,7 @@ mod tests {
     use crate::{
         ledger::Answered,
         node::{FencingToken, Record},
-        scheduler::{Delivery, RunAll, every, run::on_leader::StateRow, store::FOR_EVER},
+        scheduler::{Delivery, RunAll, every, store::FOR_EVER, store::saved_state::StateRow},
     };
     use {
         super::*,

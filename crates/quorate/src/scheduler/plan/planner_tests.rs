@@ -79,6 +79,7 @@ fn completion(start: &RunStart, end: Option<RunEnd>) -> RunCompletion {
 fn done() -> RunSummary {
     let worked = ExecutionResult {
         end: ExecutionEnd::Done,
+        error: None,
         reason: "".into(),
         attempts: 1,
         took: SECOND,

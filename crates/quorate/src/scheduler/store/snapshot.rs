@@ -397,7 +397,7 @@ pub(in crate::scheduler) mod tests {
         let row = |key: &str| (Arc::from(key), tick_record(5, 1, false).1);
         let records = vec![tick_record(5, 1, true), row("job/j"), row("job/other")];
         let mut sealed = LedgerSnapshot::new(vec![node(at(0), records)], 1, SECOND);
-        sealed.forget("j", |key, _| key == "job/j");
+        sealed.forget("j", &["job/j".into()]);
         assert_eq!((sealed.last_before("j", at(9)), sealed.row("job/j").len()), (None, 0));
         assert_eq!(sealed.rows("").count(), 1);
     }
