@@ -113,9 +113,9 @@ impl Leader<'_> {
                 entry.row.ended = None;
             }
             let (rev, spec) = (entry.row.rev + 1, job.schedule.spec());
-            let spread = job.placement == Placement::AnyWorker;
+            let any_worker = job.placement == Placement::AnyWorker;
             let window = Some(window(&job));
-            entry.row = JobRow { rev, schedule, rules, spec, spread, window, ..entry.row.clone() };
+            entry.row = JobRow { rev, schedule, rules, spec, any_worker, window, ..entry.row.clone() };
             self.rows.put(&JobRow::key(&job.name), entry.row.to_value());
         }
         let before = Arc::clone(&entry.plan.job);

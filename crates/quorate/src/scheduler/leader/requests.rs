@@ -141,7 +141,7 @@ impl Leader<'_> {
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
         let key = JobRow::key(&entry.plan.job.name);
         // What it says may have been written by nobody yet: it is answered once the row stands.
-        if entry.row.asked.contains(&request.id) {
+        if entry.row.requests.contains(&request.id) {
             return Ok(Grant::row(request.id, "paused", key, &entry.row));
         }
         if entry.row.paused.is_some() {
@@ -165,7 +165,7 @@ impl Leader<'_> {
         let (index, now) = (self.job_of(job, request)?, self.now());
         let Some(entry) = self.entries[index].as_mut() else { return Err("the job is leaving".into()) };
         let key = JobRow::key(&entry.plan.job.name);
-        if entry.row.asked.contains(&request.id) {
+        if entry.row.requests.contains(&request.id) {
             return Ok(Grant::row(request.id, "resumed", key, &entry.row));
         }
         let Some(paused) = entry.row.paused.take() else {

@@ -125,18 +125,18 @@ pub(in crate::scheduler) fn find(
     };
     let is_new = row.is_none();
     let (schedule, rules): (Arc<str>, Arc<str>) = (job.schedule.to_string().into(), job.rules().into());
-    let spread = job.placement == Placement::AnyWorker;
+    let any_worker = job.placement == Placement::AnyWorker;
     let mut moved = false;
     let fresh = || JobRow { since: sealed.begins(now), ..JobRow::default() };
     let mut row = row.take().unwrap_or_else(fresh);
     let spec = job.schedule.spec();
     let window = Some(window(&job));
-    let stands = (&row.schedule, &row.rules, row.spread, &row.spec, row.window);
-    if stands != (&schedule, &rules, spread, &spec, window) {
+    let stands = (&row.schedule, &row.rules, row.any_worker, &row.spec, row.window);
+    if stands != (&schedule, &rules, any_worker, &spec, window) {
         // Rows of older versions say nothing of the schedule: it is taken for the same.
         let other_times = !row.schedule.is_empty() && row.schedule != schedule;
         // The ticks of another placement stand in another ledger: this one cannot say which of them have run.
-        let other_place = !is_new && row.spread != spread;
+        let other_place = !is_new && row.any_worker != any_worker;
         moved = other_times || other_place;
         if moved {
             // Not before what has been opened ahead.
@@ -144,7 +144,7 @@ pub(in crate::scheduler) fn find(
             row.since = now.max(known.unwrap_or_default());
             row.ended = None;
         }
-        row = JobRow { rev: row.rev + 1, schedule, rules, spread, spec, window, ..row };
+        row = JobRow { rev: row.rev + 1, schedule, rules, any_worker, spec, window, ..row };
         write = true;
     }
     let (runs, closes) = if again { (Vec::new(), Vec::new()) } else { unfinished(&job, sealed) };
@@ -236,7 +236,7 @@ mod tests {
     use crate::{
         ledger::Answered,
         node::FencingToken,
-        scheduler::{Delivery, Paused, RunAll, every},
+        scheduler::{Delivery, Misfire, Paused, every},
     };
     use {
         super::*,
@@ -245,7 +245,7 @@ mod tests {
 
     fn job(seconds: u32) -> Arc<Job> {
         let job = Job::new("j", every(seconds * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-        Arc::new(job.misfire(RunAll::within(100 * SECOND)))
+        Arc::new(job.misfire(Misfire::run_all(100 * SECOND)))
     }
 
     fn row(term: u64, row: &JobRow) -> (Arc<str>, Record) {
@@ -415,26 +415,26 @@ mod tests {
 
     #[test]
     fn another_placement_counts_from_now_on_and_what_a_leader_began_is_still_owed() {
-        let spread = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::AnyWorker));
-        let old = written(&spread(job(1)), 3);
-        assert!(old.spread && old.since == at(3));
+        let any_worker = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::AnyWorker));
+        let old = written(&any_worker(job(1)), 3);
+        assert!(old.any_worker && old.since == at(3));
         let all = nodes(&[Some((1, old.clone())), Some((1, old.clone()))]);
         let moved = find(job(1), &all, Some(at(12)), None, at(13));
         assert_eq!(moved.entry.row.since, at(13));
         assert_eq!(moved.entry.plan.next, Some(at(14)), "what ran under the other placement is not made up");
-        let same = find(spread(job(1)), &all, Some(at(12)), None, at(13));
+        let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
         assert_eq!(same.entry.row.since, at(3));
         // And the other way; also where an earlier leader has noted it before.
         for row_before in [written(&job(1), 3), old] {
             let records = vec![row(1, &row_before), tick_record(11, 1, false)];
             let all = sealed(vec![node(at(0), records); 2]);
-            let mut moved = find(spread(job(1)), &all, None, None, at(13));
+            let mut moved = find(any_worker(job(1)), &all, None, None, at(13));
             assert_eq!(
                 moved.entry.plan.start(at(13)).0.map(|start| start.tick),
                 Some(at(11)),
                 "at least once"
             );
-            let once = Arc::new((*spread(job(1))).clone().delivery(Delivery::AtMostOnce));
+            let once = Arc::new((*any_worker(job(1))).clone().delivery(Delivery::AtMostOnce));
             assert_eq!(find(once, &all, None, None, at(13)).closes.len(), 1);
         }
     }

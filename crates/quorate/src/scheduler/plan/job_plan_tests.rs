@@ -1,6 +1,6 @@
 use crate::{
     node::FencingToken,
-    scheduler::{MisfireReason, RunAll, RunOnce, every},
+    scheduler::{Misfire, MisfireReason, every},
 };
 use {
     super::*,
@@ -10,11 +10,11 @@ use {
 fn job(delivery: Delivery) -> Job {
     let schedule = every(SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
-    job.delivery(delivery).misfire(RunAll::within(10 * SECOND))
+    job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
 }
 
 fn latest() -> Job {
-    job(Delivery::AtMostOnce).misfire(RunOnce::within(100 * SECOND))
+    job(Delivery::AtMostOnce).misfire(Misfire::run_once(100 * SECOND))
 }
 
 fn plan(job: Job, from: WallTime) -> JobPlan {
@@ -450,7 +450,7 @@ fn a_leader_that_follows_tells_no_tick_as_missed_that_has_run() {
 #[test]
 fn the_ticks_that_the_ledger_keeps_are_counted() {
     assert_eq!(ticks_kept(&job(Delivery::AtMostOnce)), 36);
-    let hour = RunAll::within(Duration::from_secs(3600));
+    let hour = Misfire::run_all(Duration::from_secs(3600));
     let cron = |line| {
         let schedule = crate::scheduler::Cron::parse(line).unwrap();
         ticks_kept(&Job::new("c", schedule, |_| async { Ok::<(), String>(()) }).misfire(hour))

@@ -3,6 +3,6 @@
 pub(super) mod job_entry;
 pub(super) mod job_plan;
 pub(super) mod requests;
-pub(super) mod verdict;
+pub(crate) mod verdict;
 
 pub(super) use job_plan::{needed, ticks_kept};

@@ -1,5 +1,5 @@
 use crate::scheduler::{control::RequestId, store::RecordError};
-use crate::{env::WallTime, node::FencingToken, scheduler::ScheduleSpec};
+use crate::{env::WallTime, node::FencingToken, scheduler::schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -23,9 +23,9 @@ pub struct JobRow {
     /// The misfire, overlap, delivery and placement rules, for people.
     #[serde(default)]
     pub rules: Arc<str>,
-    /// Whether its ticks run on any worker.
-    #[serde(default)]
-    pub spread: bool,
+    /// True if its ticks run on any worker.
+    #[serde(default, rename = "spread")]
+    pub any_worker: bool,
     /// Where each tick hangs on the end of the run before it: that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
@@ -38,8 +38,8 @@ pub struct JobRow {
     pub spec: Option<ScheduleSpec>,
     /// The last requests that changed it, the newest last, at most eight: so that one that comes again, after its leader
     /// died before it answered, is known to have been carried out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<RequestId>,
+    #[serde(default, rename = "asked", skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestId>,
 }
 
 /// That a job is paused.
@@ -63,9 +63,9 @@ impl JobRow {
     /// That a request has changed it.
     pub(in crate::scheduler) fn changed_by(&mut self, request: RequestId) {
         self.rev += 1;
-        self.asked.push(request);
-        let excess = self.asked.len().saturating_sub(ASKED_MAX);
-        self.asked.drain(..excess);
+        self.requests.push(request);
+        let excess = self.requests.len().saturating_sub(ASKED_MAX);
+        self.requests.drain(..excess);
     }
 
     /// The value of its record.
@@ -107,7 +107,10 @@ mod tests {
         row.window = Some(Duration::from_millis(1_500));
         assert!(row.to_value().contains(r#""window":1500"#));
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
-        assert_eq!((row.rev, row.asked.len(), row.asked.last()), (23, 8, Some(&RequestId::from_u128(20))));
+        assert_eq!(
+            (row.rev, row.requests.len(), row.requests.last()),
+            (23, 8, Some(&RequestId::from_u128(20)))
+        );
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();
         assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));

@@ -3,10 +3,7 @@
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::{
     node::FencingToken,
-    scheduler::{
-        Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunAll, RunCause, RunContext, RunOnce,
-        RunOutcome, at,
-    },
+    scheduler::{Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunCause, RunContext, RunOutcome, at},
 };
 use std::{
     sync::{
@@ -108,7 +105,7 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
             ok().await
         }
     };
-    let late = RunAll::within(60 * SECOND);
+    let late = Misfire::run_all(60 * SECOND);
     let once = Arc::new(AtomicUsize::new(0));
     let first = Arc::clone(&once);
     let skip = Job::new("skip", often(), move |tick: RunContext| {
@@ -352,7 +349,7 @@ async fn a_tick_hangs_on_the_end_before_it_over_leaders() {
 #[tokio::test]
 async fn what_nobody_ran_for_longer_than_the_window_is_told_by_the_next_leader() {
     let stage = Stage::new();
-    let job = Job::new("j", often(), |_| ok()).misfire(RunAll::within(PERIOD));
+    let job = Job::new("j", often(), |_| ok()).misfire(Misfire::run_all(PERIOD));
     let first = stage.candidate("a", std::slice::from_ref(&job));
     stage.history_when("j", |all| all.len() > 2).await;
     first.resigns().await;
@@ -396,7 +393,7 @@ async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
 #[tokio::test]
 async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
     let stage = Stage::new();
-    let job = Job::new("j", often(), |_| ok()).misfire(RunOnce::within(60 * SECOND));
+    let job = Job::new("j", often(), |_| ok()).misfire(Misfire::run_once(60 * SECOND));
     let first = stage.candidate("a", std::slice::from_ref(&job));
     stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 20).await;
     first.resigns().await;
