@@ -77,7 +77,7 @@ impl Cluster {
     }
 
     async fn is_known(&self, job: &str) -> bool {
-        match self.jobs().known(job).await {
+        match self.jobs().check_exists(job).await {
             Ok(()) => true,
             Err(JobsError::UnknownJob { .. }) => false,
             Err(error) => panic!("{error}"),

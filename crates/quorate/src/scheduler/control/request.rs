@@ -12,7 +12,7 @@ pub struct RequestId(u128);
 
 impl RequestId {
     /// Returns a new id, from the environment's randomness.
-    pub fn random(env: &Env) -> Self {
+    pub(crate) fn random(env: &Env) -> Self {
         Self(u128::from(env.random()) << 64 | u128::from(env.random()))
     }
 

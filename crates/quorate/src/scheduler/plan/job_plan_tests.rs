@@ -1,6 +1,6 @@
 use crate::{
     node::FencingToken,
-    scheduler::{Misfire, MisfireReason, every},
+    scheduler::{Misfire, every, policy::MisfireReason},
 };
 use {
     super::*,

@@ -61,7 +61,7 @@ async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts()
     let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
     assert!(entry.took >= Some(PERIOD) && entry.reason.contains("timed out after 50"), "{entry:?}");
-    let counts = leader.registry.counts().look();
+    let counts = leader.registry.counts().snapshot();
     assert!(counts.jobs["flaky"].ends[&RunOutcome::Done] >= 3 && counts.lateness.count() > 6);
     assert!(counts.jobs["fails"].ends[&RunOutcome::Failed] >= 3);
     leader.resigns().await;
@@ -154,7 +154,7 @@ async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
             let (order, running) = (Arc::clone(&order), Arc::clone(&running));
-            let job = Job::new(&format!("j{number:02}"), together, move |_| {
+            let job = Job::new(&format!("j{number:02}"), together.clone(), move |_| {
                 let (order, running) = (Arc::clone(&order), Arc::clone(&running));
                 async move {
                     order.lock().unwrap().push(number);
@@ -304,7 +304,7 @@ async fn a_history_is_kept_to_what_it_may_hold() {
             leader
                 .registry
                 .counts()
-                .look()
+                .snapshot()
                 .jobs
                 .get("j")
                 .map_or(0, |job| job.ends.get(&RunOutcome::Done).copied().unwrap_or(0))
