@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr};
 /// [`Cron`](super::Cron) line.
 ///
 /// A **fixed-time** job is one whose minute field and hour field (and seconds field, where there is one) do not
-/// begin with `*`; any other is an **interval** job. [`Dst::Vixie`] is cronie's rule; each of the others
-/// changes one case of it:
+/// begin with `*`; any other is an **interval** job. [`Dst::Vixie`] is the rule of cronie (Vixie cron), from its
+/// manual `cron(8)`, "Daylight Saving Time and other time changes". Each of the others changes one case of it:
 ///
 /// | rule | skipped, fixed-time | skipped, interval | repeated, fixed-time | repeated, interval |
 /// | --- | --- | --- | --- | --- |
