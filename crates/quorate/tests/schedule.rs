@@ -331,6 +331,32 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     quorum.close().await;
 }
 
+/// Without a shutdown of its own, a scheduler runs until it is drained. The output of a shutdown may be of any type.
+#[tokio::test]
+async fn a_run_is_awaited_by_itself_until_it_is_drained_or_with_any_future_as_its_shutdown() {
+    let quorum = quorum("a", &nodes());
+    let starts = Starts::default();
+    let job = || Job::new("j", every(PERIOD).expect("a period"), counting("a", &starts));
+    let scheduler = Scheduler::new(&quorum, "g").job(job());
+    let handle = scheduler.handle();
+    let env = quorum.env().clone();
+    let give_up = env.now() + 20 * SECOND;
+    let drain = async {
+        while starts.lock().expect("no panic").is_empty() {
+            assert!(env.now() < give_up, "nothing runs");
+            env.sleep(PERIOD).await;
+        }
+        handle.drain().await;
+    };
+    let (ended, ()) = tokio::join!(scheduler.run().into_future(), drain);
+    ended.expect("a drained scheduler ends without an error");
+
+    let shutdown = std::future::ready(Ok::<&str, std::io::Error>("a signal"));
+    let stopped = Scheduler::new(&quorum, "g").job(job()).run().until(shutdown).await;
+    stopped.expect("a scheduler ends at its shutdown");
+    quorum.close().await;
+}
+
 #[tokio::test]
 async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
     let quorum = quorum("a", &nodes());

@@ -40,7 +40,7 @@ pub(in super::super) fn specs() -> Vec<JobSpec> {
 
 #[expect(clippy::expect_used, reason = "written by hand")]
 fn millis(period: u64) -> Schedule {
-    every(Duration::from_millis(period)).expect("a sound period").into()
+    every(Duration::from_millis(period)).expect("a sound period")
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]

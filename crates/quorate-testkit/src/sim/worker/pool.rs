@@ -97,7 +97,7 @@ pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
 
 #[expect(clippy::expect_used, reason = "written by hand")]
 fn millis(period: u64) -> Schedule {
-    every(Duration::from_millis(period)).expect("a period of more than zero").into()
+    every(Duration::from_millis(period)).expect("a period of more than zero")
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]
