@@ -2,7 +2,7 @@
 
 use quorate::{
     env::Env,
-    scheduler::{Cron, Delivery, Job, RunAll, RunContext, RunOnce, Scheduler, every},
+    scheduler::{Cron, Delivery, Job, Misfire, RunContext, Scheduler, every},
 };
 use quorate_examples::{Failure, quorum};
 use std::{
@@ -28,11 +28,11 @@ async fn copy(name: &'static str, runs: Runs, shutdown: CancellationToken) -> Re
     // At three in the morning in Kyiv. If no copy could run it then, it runs once within the hour.
     let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
     let nightly =
-        Job::new("nightly", nightly, |_| async { Ok::<(), Failure>(()) }).misfire(RunOnce::within(hour));
+        Job::new("nightly", nightly, |_| async { Ok::<(), Failure>(()) }).misfire(Misfire::run_once(hour));
     // Five times a second: ticks that a handover misses get a catch-up run, and ticks that may have run do not run again.
     let beat =
         Job::new("beat", every(Duration::from_millis(200))?, move |tick| beat(name, Arc::clone(&runs), tick))
-            .misfire(RunAll::within(Duration::from_secs(60)))
+            .misfire(Misfire::run_all(Duration::from_secs(60)))
             .delivery(Delivery::AtMostOnce);
     let scheduler = Scheduler::new(&quorum, "reports").ttl(Duration::from_secs(2)).job(nightly).job(beat);
     scheduler.run().until(shutdown.cancelled_owned()).await?;

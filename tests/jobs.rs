@@ -138,6 +138,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
     bench.accepted(&["pause", "beat"]);
     let job = bench.json(&["show", "beat"]);
     assert!(job["paused"]["by"].as_str().is_some_and(|by| by.contains('@')), "{job}");
+    assert!(job["next"].is_null(), "a paused job has no next tick: {job}");
     bench.jobs(&["list"]).expect(0).tells(&["paused"]);
     let paused = bench.lines("beats");
     // Two ticks would have been due.
@@ -154,7 +155,8 @@ fn jobs_are_shown_and_controlled_from_outside() {
         ends.iter().find(|end| end["outcome"] == "skipped-paused").unwrap_or_else(|| panic!("{history}"));
     assert!(skipped["until"].is_string(), "two at least in one entry: {skipped}");
     assert!(skipped["reason"].as_str().is_some_and(|why| why.contains("paused by")), "{skipped}");
-    assert!(bench.json(&["show", "beat"])["paused"].is_null());
+    let resumed = bench.json(&["show", "beat"]);
+    assert!(resumed["paused"].is_null() && resumed["next"].is_string(), "{resumed}");
 
     // Run now, with the environment of a run, and with its output in the history.
     let request = bench.accepted(&["trigger", "nightly-report"]);
@@ -264,7 +266,7 @@ fn failed_requests_report_the_reason_and_an_exit_status() {
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
     let answer = bench.jobs(&["trigger", "nightly-report", "--wait", "1s"]).expect(75);
-    answer.says(&["is posted and not answered: nobody leads", "it may be taken up until"]);
+    answer.says(&["is posted and not answered: there is no leader", "a leader may accept it until"]);
     let daemon = bench.daemon();
     bench.until_lines("reports", 1);
     let request = bench.accepted(&["trigger", "nightly-report"]);

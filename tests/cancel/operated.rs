@@ -26,14 +26,14 @@ async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
     let run = Scheduler::on(&election).job(job).run();
     let tries = async {
         let jobs = jobs(stage);
-        let known = async {
-            while jobs.known(JOB).await.is_err() {
+        let registered = async {
+            while jobs.check_exists(JOB).await.is_err() {
                 stage.env.sleep(20 * MS).await;
             }
         };
-        stage.soon("job", 10 * SOON, known).await;
+        stage.soon("job", 10 * SOON, registered).await;
         let finished = tried(&jobs).await;
-        // Whatever became of it, what is asked next is answered, and what is read is there.
+        // In every case, the next request is answered, and the read returns its effect.
         let paused = async {
             while let Err(error) = jobs.pause(JOB).await {
                 // While a node is being missed a round may come to nothing.
@@ -42,8 +42,8 @@ async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
             }
         };
         stage.soon("answer", 20 * SOON, paused).await;
-        let row = stage.soon("row", 5 * SOON, jobs.show(JOB)).await.expect("a majority").row;
-        assert_eq!(row.paused.map(|paused| paused.by.to_string()), Some("me".to_owned()));
+        let status = stage.soon("status", 5 * SOON, jobs.show(JOB)).await.expect("a majority");
+        assert_eq!(status.paused_by.as_deref(), Some("me"));
         stop.cancel();
         finished
     };
@@ -64,8 +64,8 @@ async fn show(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.show(JOB).await).await
 }
 
-async fn known(stage: &Stage) -> bool {
-    look(stage, async |jobs| jobs.known(JOB).await).await
+async fn check_exists(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.check_exists(JOB).await).await
 }
 
 async fn history(stage: &Stage) -> bool {
@@ -120,7 +120,7 @@ macro_rules! cases {
 cases! {
     list: "Jobs::list";
     show: "Jobs::show";
-    known: "Jobs::known";
+    check_exists: "Jobs::check_exists";
     history: "Jobs::history";
     next: "Jobs::next";
     schedule: "Jobs::schedule";

@@ -14,7 +14,7 @@ use quorate::{
     env::{SystemWorld, World},
     lease::{Lease, TryAcquire},
     quorum::QuorumConfig,
-    scheduler::{Delivery, Job, RunAll, Scheduler, every},
+    scheduler::{Delivery, Job, Misfire, Scheduler, every},
 };
 use quorate_testkit::{proxy::Directions, redis::RedisConfig};
 use quorate_tests::support::PATIENCE;
@@ -245,7 +245,7 @@ async fn steps_of_a_minority_move_no_tick() {
         noted.lock().expect("no panic").push((tick.at(), SystemWorld.wall()));
         async { Ok::<(), Infallible>(()) }
     });
-    let job = job.misfire(RunAll::within(LARGE / 2)).delivery(Delivery::AtMostOnce);
+    let job = job.misfire(Misfire::run_all(LARGE / 2)).delivery(Delivery::AtMostOnce);
     let stop = CancellationToken::new();
     let scheduler = Scheduler::new(&worker.quorum, "g").ttl(TTL).job(job);
     let leads = worker.quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));

@@ -1,7 +1,7 @@
 use super::{fit_to_print, text};
 use quorate::{
     env::WallTime,
-    scheduler::{Cron, Dst, Every, Schedule, Zone},
+    scheduler::{Cron, Dst, Schedule, Zone},
 };
 use std::time::Duration;
 
@@ -127,14 +127,14 @@ pub fn every(bytes: &[u8]) {
     let below = u32::try_from(nanos % 1_000_000_000).unwrap_or_default();
     for period in [Duration::new(seconds, below), Duration::from_nanos(nanos), Duration::from_micros(seconds)]
     {
-        match Every::new(period) {
+        match quorate::scheduler::every(period) {
             Ok(every) => {
-                assert_eq!(every.period(), period);
+                assert_eq!(every.interval(), Some(period));
                 if let Some(tick) = every.next_after(from) {
                     assert!(tick > from && from.until(tick) <= period, "{every} after {from:?}: {tick:?}");
                     assert_eq!(u128::from(tick.as_micros()) % period.as_micros(), 0);
                 }
-                ticks_grow(&every.into(), from);
+                ticks_grow(&every, from);
             }
             Err(error) => fit_to_print(&error.to_string()),
         }

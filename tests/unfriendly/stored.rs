@@ -2,8 +2,8 @@ use super::{fit_to_print, text};
 use quorate::{
     env::WallTime,
     internals::Marker,
+    internals::{RunKey, RunRecord},
     node::FencingToken,
-    scheduler::{RunKey, RunRecord},
 };
 
 pub(super) const MARKER: &[&str] = &[

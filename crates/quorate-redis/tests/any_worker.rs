@@ -6,7 +6,7 @@ use quorate::{
     env::Env,
     quorum::Quorum,
     scheduler::{
-        Delivery, HistoryEntry, Job, Jobs, Overlap, Placement, RunAll, RunContext, RunOutcome, Scheduler,
+        Delivery, HistoryEntry, Job, Jobs, Misfire, Overlap, Placement, RunContext, RunOutcome, Scheduler,
         every,
     },
 };
@@ -105,7 +105,7 @@ fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<
 
 fn rules(job: Job, delivery: Delivery) -> Job {
     let job = job.placement(Placement::AnyWorker).overlap(Overlap::Allow).delivery(delivery);
-    job.misfire(RunAll::within(MINUTE)).history(10_000)
+    job.misfire(Misfire::run_all(MINUTE)).history(10_000)
 }
 
 fn note(starts: &Starts, who: &'static str, tick: &RunContext) {
@@ -333,7 +333,7 @@ async fn a_paused_job_runs_nowhere_and_a_drained_worker_ends_with_its_runs() {
         Worker::start("a", &cluster.urls(), true, job(Delivery::AtMostOnce, period, "a", &starts));
     until("the first ticks", || starts.lock().unwrap().len() > 2).await;
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
-    let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
+    let jobs = Jobs::new(&quorum, "g").unwrap().requester("ops@here");
     soon("an answer", jobs.pause("j")).await.unwrap();
     let env = Env::system();
     let count = || starts.lock().unwrap().len();
@@ -400,7 +400,7 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     };
     until("a run on each", || running() == 2).await;
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
-    let jobs = Jobs::new(&quorum, "g").unwrap().by("ops@here");
+    let jobs = Jobs::new(&quorum, "g").unwrap().requester("ops@here");
     let before: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
     // The drained worker starts no new run, and still receives the request.
     let drained = workers[1].scheduler.handle();

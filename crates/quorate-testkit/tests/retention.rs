@@ -8,7 +8,7 @@ use quorate::{
     env::{Env, ScopedTask},
     node::MemoryNode,
     quorum::{Quorum, QuorumConfig},
-    scheduler::{Every, Job, Jobs, JobsError, Placement, Scheduler, SchedulerHandle, every},
+    scheduler::{Job, Jobs, JobsError, Placement, Schedule, Scheduler, SchedulerHandle, every},
 };
 use quorate_testkit::differential::ShiftedWorld;
 use std::{sync::Arc, time::Duration};
@@ -37,7 +37,7 @@ struct Worker {
     run: ScopedTask<()>,
 }
 
-fn often() -> Every {
+fn often() -> Schedule {
     every(SECOND / 5).expect("a period")
 }
 
@@ -77,7 +77,7 @@ impl Cluster {
     }
 
     async fn is_known(&self, job: &str) -> bool {
-        match self.jobs().known(job).await {
+        match self.jobs().check_exists(job).await {
             Ok(()) => true,
             Err(JobsError::UnknownJob { .. }) => false,
             Err(error) => panic!("{error}"),
@@ -209,7 +209,7 @@ async fn a_job_known_to_one_worker_ends_no_sooner_than_that_worker() {
     cluster.pass(RETENTION * 3).await;
     assert!(cluster.has_history("old's").await, "its history is kept");
     let status = cluster.jobs().show("old's").await.expect("it is known");
-    assert!(status.row.paused.is_some(), "and that it is paused");
+    assert!(status.is_paused(), "and that it is paused");
     left.stop().await;
     cluster
         .until("it ends", async || {

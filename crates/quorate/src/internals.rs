@@ -2,6 +2,17 @@
 
 #[cfg(feature = "claims")]
 pub use crate::claim::{ClaimTally, attempts};
+#[cfg(feature = "scheduler")]
+pub use crate::scheduler::{
+    control::{JobAction, JobRequest, JobResponse},
+    plan::verdict::{
+        Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,
+        memory_needed, overwrites, verdict, voided,
+    },
+    policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
+    schedule::ScheduleSpec,
+    store::{JobRow, OpenRun, Paused, RecordError, RunKey, RunRecord},
+};
 pub use crate::{
     config::majority,
     sabotage::Sabotage,

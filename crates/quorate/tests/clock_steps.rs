@@ -9,7 +9,7 @@ use quorate::{
     env::{BootTime, Env, ScopedTask, SystemWorld, WallTime, World},
     node::MemoryNode,
     quorum::Quorum,
-    scheduler::{Delivery, Job, Placement, RunAll, ScheduleError, Scheduler, SchedulerRun, every},
+    scheduler::{Delivery, Job, Misfire, Placement, ScheduleError, Scheduler, SchedulerRun, every},
 };
 use std::{
     collections::BTreeMap,
@@ -86,7 +86,7 @@ impl Worker {
             starts.lock().expect("no panic").entry(tick.at().as_micros()).or_default().push(start);
             async { Ok::<(), Infallible>(()) }
         });
-        let job = job.misfire(RunAll::within(30 * SECOND)).delivery(delivery).placement(placement);
+        let job = job.misfire(Misfire::run_all(30 * SECOND)).delivery(delivery).placement(placement);
         Scheduler::new(&self.quorum, "g").ttl(SECOND).job(job).run()
     }
 

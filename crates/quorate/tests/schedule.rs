@@ -10,7 +10,7 @@ use quorate::{
     lease::Heartbeat,
     node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
     quorum::Quorum,
-    scheduler::{Delivery, Job, Jobs, Placement, Retry, RunAll, RunContext, RunOutcome, Scheduler, every},
+    scheduler::{Delivery, Job, Jobs, Misfire, Placement, Retry, RunContext, RunOutcome, Scheduler, every},
 };
 use std::{
     collections::BTreeMap,
@@ -115,7 +115,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     for (round, who) in ["a", "b", "c"].into_iter().enumerate() {
         let quorum = quorum(who, &nodes);
         let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, &starts));
-        let job = job.misfire(RunAll::within(30 * SECOND)).delivery(Delivery::AtMostOnce);
+        let job = job.misfire(Misfire::run_all(30 * SECOND)).delivery(Delivery::AtMostOnce);
         let scheduler = Scheduler::new(&quorum, "g").ttl(SECOND).job(job);
         let stop = CancellationToken::new();
         let run = quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
@@ -235,7 +235,7 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
         let second = quorum("b", &nodes);
         for (who, quorum) in [("a", &first), ("b", &second)] {
             let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, &starts));
-            let job = job.misfire(RunAll::within(30 * SECOND)).delivery(delivery);
+            let job = job.misfire(Misfire::run_all(30 * SECOND)).delivery(delivery);
             let run = Scheduler::new(quorum, "g").ttl(SECOND).job(job).run();
             let mine =
                 || starts.lock().expect("no panic").values().flatten().filter(|&&by| by == who).count();
@@ -278,7 +278,7 @@ async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
         tell.fetch_add(usize::from(after.load(Ordering::Relaxed) > 2), Ordering::Relaxed);
         async { Ok::<(), Infallible>(()) }
     });
-    let job = job.misfire(RunAll::within(30 * SECOND)).delivery(Delivery::AtMostOnce);
+    let job = job.misfire(Misfire::run_all(30 * SECOND)).delivery(Delivery::AtMostOnce);
     let deadline = quorum.env().now() + 20 * SECOND;
     let enough = async {
         while starts.load(Ordering::Relaxed) < 3 {
@@ -331,12 +331,38 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     quorum.close().await;
 }
 
+/// Without a shutdown of its own, a scheduler runs until it is drained. The output of a shutdown may be of any type.
+#[tokio::test]
+async fn a_run_is_awaited_by_itself_until_it_is_drained_or_with_any_future_as_its_shutdown() {
+    let quorum = quorum("a", &nodes());
+    let starts = Starts::default();
+    let job = || Job::new("j", every(PERIOD).expect("a period"), counting("a", &starts));
+    let scheduler = Scheduler::new(&quorum, "g").job(job());
+    let handle = scheduler.handle();
+    let env = quorum.env().clone();
+    let give_up = env.now() + 20 * SECOND;
+    let drain = async {
+        while starts.lock().expect("no panic").is_empty() {
+            assert!(env.now() < give_up, "nothing runs");
+            env.sleep(PERIOD).await;
+        }
+        handle.drain().await;
+    };
+    let (ended, ()) = tokio::join!(scheduler.run().into_future(), drain);
+    ended.expect("a drained scheduler ends without an error");
+
+    let shutdown = std::future::ready(Ok::<&str, std::io::Error>("a signal"));
+    let stopped = Scheduler::new(&quorum, "g").job(job()).run().until(shutdown).await;
+    stopped.expect("a scheduler ends at its shutdown");
+    quorum.close().await;
+}
+
 #[tokio::test]
 async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
     let quorum = quorum("a", &nodes());
     let job =
         |name: &str| Job::new(name, every(SECOND).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
-    let never = std::future::pending;
+    let never = std::future::pending::<()>;
     let twice = Scheduler::new(&quorum, "g").job(job("x")).job(job("x")).run().until(never()).await;
     assert!(twice.expect_err("one name").to_string().contains("two jobs are called \"x\""));
     let slash = Scheduler::new(&quorum, "g").job(job("x/y")).run().until(never()).await;
@@ -347,7 +373,7 @@ async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
 async fn more_ticks_than_a_ledger_can_carry_are_refused() {
     let quorum = quorum("a", &nodes());
     let job = Job::new("busy", every(PERIOD / 10).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
-    let job = job.misfire(RunAll::within(SECOND * 3600));
+    let job = job.misfire(Misfire::run_all(SECOND * 3600));
     let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending::<()>()).await;
     let error = refused.expect_err("360,000 ticks").to_string();
     assert!(error.contains("busy") && error.contains("3600s") && error.contains("shorten"), "{error}");

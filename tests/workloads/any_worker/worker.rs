@@ -8,7 +8,7 @@ use crate::{
 };
 use quorate::{
     quorum::Quorum,
-    scheduler::{Job, Placement, RunAll, RunContext, Scheduler, every},
+    scheduler::{Job, Misfire, Placement, RunContext, Scheduler, every},
 };
 use quorate_tests::support::told_to_end;
 use std::{convert::Infallible, time::Duration};
@@ -36,7 +36,7 @@ pub(crate) async fn work(
             }
         };
         let job = Job::new(&name, every(TICK_EVERY)?, handler).placement(Placement::AnyWorker);
-        let job = job.delivery(account::delivery(number)).misfire(RunAll::within(CATCH_UP));
+        let job = job.delivery(account::delivery(number)).misfire(Misfire::run_all(CATCH_UP));
         scheduler = scheduler.job(job.history(kept(settings)));
     }
     scheduler.run().until(told_to_end()?).await?;

@@ -9,7 +9,7 @@ use crate::{
 use quorate::{
     env::{SystemWorld, WallTime, World},
     quorum::Quorum,
-    scheduler::{CustomSchedule, Delivery, Job, RunContext, RunOnce, Scheduler, Timetable},
+    scheduler::{Delivery, Job, Misfire, RunContext, Schedule, Scheduler, Timetable},
 };
 use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{PATIENCE, told_to_end};
@@ -154,10 +154,10 @@ pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal
         };
         // In a burst, the jobs of one second share its beginning.
         let phase = if settings.burst { number / due * 1_000_000 } else { number * 1_000_000 / due };
-        let schedule = CustomSchedule::new(Phase { period: registered * 1_000_000 / due, phase });
+        let schedule = Schedule::custom(Phase { period: registered * 1_000_000 / due, phase });
         let job = Job::new(&format!("job-{number:05}"), schedule, handler).delivery(delivery);
         // Long enough for a handover, short enough for ten thousand jobs.
-        scheduler = scheduler.job(job.misfire(RunOnce::within(Duration::from_secs(30))));
+        scheduler = scheduler.job(job.misfire(Misfire::run_once(Duration::from_secs(30))));
     }
     let report = async {
         loop {

@@ -6,7 +6,7 @@ use quorate::{
     election::{Election, Term},
     env::BootTime,
     quorum::Quorum,
-    scheduler::{Delivery, Job, RunAll, RunContext, Scheduler, every},
+    scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
 };
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -164,5 +164,5 @@ fn start_job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
     };
     let job = Job::new(kind.name, every(TICK_EVERY)?, handler).delivery(kind.delivery);
     // More entries are kept than are checked, since the history is pruned only now and then.
-    Ok(job.misfire(RunAll::within(CATCH_UP)).history(HISTORY * 2))
+    Ok(job.misfire(Misfire::run_all(CATCH_UP)).history(HISTORY * 2))
 }

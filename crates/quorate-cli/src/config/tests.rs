@@ -139,7 +139,7 @@ fn every_key_is_read() {
         command: vec!["./report.sh".to_owned(), "--all".to_owned()],
         cwd: Some("/etc/x/jobs".into()),
         env: BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]),
-        misfire: quorate::scheduler::RunAll::within(Duration::from_secs(90)),
+        misfire: quorate::scheduler::Misfire::run_all(Duration::from_secs(90)),
         delivery: quorate::scheduler::Delivery::AtMostOnce,
         timeout: Some(Duration::from_secs(5400)),
         ok_exit_codes: vec![0, 3],
@@ -153,16 +153,16 @@ fn every_key_is_read() {
     };
     assert_eq!(jobs[0], nightly);
     assert_eq!(config.max_running, Some(3));
-    assert_eq!(jobs[2].schedule, quorate::scheduler::delay(Duration::from_secs(30)).unwrap().into());
+    assert_eq!(jobs[2].schedule, quorate::scheduler::delay(Duration::from_secs(30)).unwrap());
     assert_eq!(jobs[2].command, ["/bin/sh", "-c", "true | false"]);
     let new_year = quorate::env::WallTime::from_micros(1_798_754_400_000_000);
-    assert_eq!(jobs[3].schedule, quorate::scheduler::at(new_year).into());
+    assert_eq!(jobs[3].schedule, quorate::scheduler::at(new_year));
     assert_eq!(
         (jobs[3].overlap, jobs[3].retries, jobs[3].placement),
         (Overlap::Queue, Retry::NONE, Placement::Leader)
     );
     assert_eq!((&*jobs[3].ok_exit_codes, jobs[3].keep_output, jobs[3].history), (&[0][..], None, 100));
-    assert_eq!(jobs[1].schedule, quorate::scheduler::every(Duration::from_secs(10)).unwrap().into());
+    assert_eq!(jobs[1].schedule, quorate::scheduler::every(Duration::from_secs(10)).unwrap());
     assert_eq!(jobs[1].misfire, quorate::scheduler::Misfire::Skip);
     assert_eq!(jobs[1].delivery, quorate::scheduler::Delivery::AtLeastOnce);
     assert!(!format!("{config:#?}").contains("hush"), "{config:#?}");

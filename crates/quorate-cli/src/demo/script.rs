@@ -12,10 +12,10 @@ use super::{
 use crate::exit::{FAILURE, Failure};
 use quorate::{
     env::{Env, WallTime},
+    internals::RunKey,
     ledger::Ledger,
     node::Resource,
     quorum::Quorum,
-    scheduler::RunKey,
 };
 use rustix::process::Signal;
 use std::{

@@ -11,7 +11,7 @@ use quorate::{
     election::{Election, ElectionEvent, ElectionEvents, Term},
     env::{BootTime, Env},
     quorum::Quorum,
-    scheduler::{Delivery, Job, RunAll, RunContext, Scheduler, every},
+    scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
 };
 use std::{
     collections::BTreeMap,
@@ -144,7 +144,7 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
             journal.write(Event::TickDone { tick: at, term })
         }
     });
-    Ok(job.delivery(Delivery::AtMostOnce).misfire(RunAll::within(CATCH_UP)))
+    Ok(job.delivery(Delivery::AtMostOnce).misfire(Misfire::run_all(CATCH_UP)))
 }
 
 /// Writes the events of the terms to the journal.

@@ -23,10 +23,9 @@ struct Page {
 pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
     let found = jobs.list().await.map_err(|error| failure(&error));
-    let now = quorum.wall();
     quorum.close().await;
     let group = jobs.group().to_string();
-    let jobs = found?.iter().map(|job| JobPage::new(&group, job, now)).collect();
+    let jobs = found?.iter().map(|job| JobPage::new(&group, job)).collect();
     let page = Page { group, jobs };
     print(args.group.json, &page, || page.for_people())?;
     Ok(0)
@@ -36,9 +35,8 @@ pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Fai
 pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
     let found = jobs.show(&args.job).await.map_err(|error| failure(&error));
-    let now = quorum.wall();
     quorum.close().await;
-    let page = JobPage::new(jobs.group(), &found?, now);
+    let page = JobPage::new(jobs.group(), &found?);
     print(args.group.json, &page, || page.for_people())?;
     Ok(0)
 }
@@ -55,7 +53,7 @@ impl Page {
             .jobs
             .iter()
             .map(|job| {
-                let next = if job.paused.is_some() { "-" } else { job.next.as_deref().unwrap_or("-") };
+                let next = job.next.as_deref().unwrap_or("-");
                 let last = job.last.first().map_or("-".to_owned(), RunEnd::short);
                 [job.name.clone(), job.schedule.clone(), job.state(), next.to_owned(), last]
             })
@@ -82,10 +80,10 @@ impl JobPage {
         line("schedule", &self.schedule);
         line("rules", &self.rules);
         line("registered", &self.registered);
-        match &self.paused {
-            Some(paused) => line("paused", &format!("by {} since {}", paused.by, paused.at)),
-            None => line("next", self.next.as_deref().unwrap_or("-")),
+        if let Some(paused) = &self.paused {
+            line("paused", &format!("by {} since {}", paused.by, paused.at));
         }
+        line("next", self.next.as_deref().unwrap_or("-"));
         for run in &self.running {
             line(if run.orphaned { "orphaned" } else { "running" }, &run.for_people());
         }
@@ -98,9 +96,8 @@ impl JobPage {
 
 impl ActiveRun {
     fn for_people(&self) -> String {
-        let since = self.since.as_ref().map_or_else(String::new, |since| format!(" since {since}"));
         let request = self.request.as_ref().map_or_else(String::new, |id| format!(", request {id}"));
-        format!("{} on {} (term {}){since}{request}", self.tick, self.worker, self.term)
+        format!("{} on {} (term {}){request}", self.tick, self.worker, self.term)
     }
 }
 

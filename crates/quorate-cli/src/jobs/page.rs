@@ -2,9 +2,8 @@
 
 use crate::time::rfc3339;
 use quorate::{
-    env::WallTime,
     plain::plain,
-    scheduler::{HistoryEntry, JobStatus, RunStatus, Schedule},
+    scheduler::{HistoryEntry, JobStatus, RunStatus},
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -22,10 +21,10 @@ pub(super) struct JobPage {
     pub(super) schedule: String,
     pub(super) rules: String,
     /// `leader` or `any-worker`.
-    pub(super) placement: &'static str,
+    pub(super) placement: String,
     pub(super) registered: String,
     pub(super) paused: Option<PausedPage>,
-    /// The next tick; `null` if it is not known, or the job is never due again.
+    /// The next tick; `null` if the job is paused or never due again, or if the tick is not known.
     pub(super) next: Option<String>,
     pub(super) running: Vec<ActiveRun>,
     pub(super) last: Vec<RunEnd>,
@@ -44,7 +43,6 @@ pub(super) struct ActiveRun {
     pub(super) request: Option<String>,
     pub(super) worker: String,
     pub(super) term: u64,
-    pub(super) since: Option<String>,
     /// True if the term of the run has ended. The next leader runs the tick again, or records it as lost.
     pub(super) orphaned: bool,
 }
@@ -70,25 +68,20 @@ pub(super) struct RunEnd {
 }
 
 impl JobPage {
-    pub(super) fn new(group: &str, job: &JobStatus, now: WallTime) -> Self {
-        let row = &job.row;
-        let schedule = row.spec.as_ref().and_then(|spec| Schedule::from_spec(spec).ok());
-        let next = schedule.and_then(|schedule| match schedule.is_after_end() {
-            true => schedule.next_after_end(row.ended?),
-            false => schedule.next_after(now),
+    pub(super) fn new(group: &str, job: &JobStatus) -> Self {
+        let paused = job.paused_at.map(|at| PausedPage {
+            by: plain(job.paused_by.as_deref().unwrap_or_default(), NAME_MAX),
+            at: rfc3339(at),
         });
         Self {
             group: plain(group, NAME_MAX),
             name: plain(&job.name, NAME_MAX),
-            schedule: plain(&row.schedule, TEXT_MAX),
-            rules: plain(&row.rules, TEXT_MAX),
-            placement: if row.spread { "any-worker" } else { "leader" },
-            registered: rfc3339(row.since),
-            paused: row
-                .paused
-                .as_ref()
-                .map(|paused| PausedPage { by: plain(&paused.by, NAME_MAX), at: rfc3339(paused.at) }),
-            next: next.map(rfc3339),
+            schedule: plain(&job.schedule, TEXT_MAX),
+            rules: plain(&job.rules, TEXT_MAX),
+            placement: job.placement.to_string(),
+            registered: rfc3339(job.registered),
+            paused,
+            next: job.next.map(rfc3339),
             running: job.running.iter().map(ActiveRun::new).collect(),
             last: job.last.iter().map(RunEnd::new).collect(),
         }
@@ -102,7 +95,6 @@ impl ActiveRun {
             request: run.request.map(|id| id.to_string()),
             worker: plain(&run.worker, NAME_MAX),
             term: run.term.get(),
-            since: run.since.map(rfc3339),
             orphaned: run.orphaned,
         }
     }

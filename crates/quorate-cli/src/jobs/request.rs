@@ -87,12 +87,12 @@ async fn send(
 ) -> Result<u8, Failure> {
     // First only look whether the job exists: a mistyped list of nodes must not be marked as a cluster.
     let (looking, jobs) = look(&args.group, config).await?;
-    let known = jobs.known(job).await.map_err(|error| failure(&error));
+    let exists = jobs.check_exists(job).await.map_err(|error| failure(&error));
     looking.close().await;
-    known?;
+    exists?;
     let quorum = connect::quorum(config, config.settings.clone())?;
     let jobs = Jobs::new(&quorum, jobs.group()).map_err(|error| Failure::new(CONFIG, error))?;
-    let jobs = jobs.by(&requester(environment)).wait(args.wait);
+    let jobs = jobs.requester(&requester(environment)).wait(args.wait);
     // Without a quorum, the request reports the reason of each node.
     let _ = quorum.ready(PATIENCE).await;
     let answer = request(&jobs).await;

@@ -45,9 +45,10 @@ use super::{
 use quorate::{
     env::WallTime,
     internals::{Answer, majority},
+    internals::{Decision, NodeAnswer, SkipReason, verdict},
     ledger::{Memory, WriteTally, WriteVerdict},
     node::{NodeTime, Record, Reply},
-    scheduler::{Decision, Delivery, NodeAnswer, SkipReason, verdict},
+    scheduler::Delivery,
 };
 use stateright::{Model, Property};
 use std::{fmt, time::Duration};

@@ -21,7 +21,7 @@
 //!
 //! The shipped [`engine`](quorate::node::engine) runs each request, over a small store ([`lease_store`]).
 //! The shipped [`Tally`](quorate::internals::Tally) counts votes, and the shipped
-//! [`verdict`](quorate::scheduler::verdict) evaluates the answers of a ledger. So the models do not drift
+//! [`verdict`](quorate::internals::verdict) evaluates the answers of a ledger. So the models do not drift
 //! from the code. For spread ticks and dead-letter counts the models themselves write out which actor sends
 //! which request when. [`opened_runs`] models the scheduler: its decisions on packed records are in
 //! `proposed.rs`, and its tests compare them with the shipped ones.

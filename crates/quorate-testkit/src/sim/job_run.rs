@@ -3,7 +3,8 @@
 use super::{Event, Host, Referee, invariant::MAJORITY};
 use quorate::{
     env::{BootTime, Env, WallTime},
-    scheduler::{JobAction, RequestId, RunCause, RunContext},
+    internals::JobAction,
+    scheduler::{RequestId, RunCause, RunContext},
 };
 use std::{
     sync::{Arc, PoisonError},

@@ -1,9 +1,10 @@
 use quorate::{
+    internals::JobRow,
     node::{
         Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
         engine::{self, Clocks, CounterRow, Store},
     },
-    scheduler::{HistoryEntry, JobRow},
+    scheduler::HistoryEntry,
 };
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,9 @@
 use crate::scheduler::{
-    Job, SchedulerHandle,
-    check::{TICKS_MAX, check},
-    control,
+    check::check,
+    control::serve_inbox,
+    error::ScheduleError,
+    handle::SchedulerHandle,
+    job::Job,
     leader::{self, Leading},
     registry::{JobRegistry, Phase},
     run::worker::{Taking, take_runs},
@@ -12,9 +14,9 @@ use crate::{
     env::ScopedTask,
     lease::Heartbeat,
     ledger::Ledger,
-    node::NameError,
     quorum::Quorum,
 };
+use futures_util::{FutureExt, future::BoxFuture};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -22,108 +24,62 @@ use std::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// How many requests wait for the leader's turn.
-const ASKED: usize = 64;
+/// The capacity of the channel of requests to the leader.
+const REQUESTS_MAX: usize = 64;
 
-/// Runs periodic jobs on whichever copy leads.
+/// Plans and runs the periodic jobs of a group, on the copy that leads, or for each run on one worker
+/// ([`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker)).
 ///
-/// An election and a scheduler of one group are one leadership, not two that contend: to lead and to run
-/// jobs, give [`Scheduler::on`] the election, and call [`Scheduler::lead`] from its work.
+/// An election and a scheduler of one group share one leadership; they do not compete. To do other work as the leader too,
+/// give the election to [`Scheduler::on`], and call [`Scheduler::lead`] from its work.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     election: Election,
     jobs: Vec<Job>,
     max_running: Option<usize>,
-    /// Made from the jobs when they are first used.
+    /// Created from the jobs at the first use.
     registry: Arc<OnceLock<JobRegistry>>,
 }
 
-/// Why jobs cannot be run.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScheduleError {
-    /// Two jobs have one name, which keys their ticks.
-    #[error("two jobs are called {name:?}; a job's name keys its ticks: give each its own")]
-    DuplicateJob {
-        /// The name.
-        name: Arc<str>,
-    },
-    /// A job's name cannot be used.
-    #[error("a job is called {name:?}; give it 1 to 128 bytes without slashes or control characters")]
-    JobName {
-        /// The name.
-        name: Arc<str>,
-    },
-    /// The ledger would have to remember too many ticks.
-    #[error(
-        "the job {name:?} has a misfire window of {window:?}, in which it is due so often that the ledger would keep \
-         more than {TICKS_MAX} ticks of all jobs together; shorten the windows or lengthen the periods"
-    )]
-    TooManyTicks {
-        /// The job at which the limit was passed.
-        name: Arc<str>,
-        /// Its window.
-        window: Duration,
-    },
-    /// One of a job's rules cannot be kept.
-    #[error("the job {name:?} has a {field} of {value}; {fix}")]
-    Rule {
-        /// The job.
-        name: Arc<str>,
-        /// Which of its rules.
-        field: &'static str,
-        /// What it says.
-        value: String,
-        /// What to do about it.
-        fix: &'static str,
-    },
-    /// No job could ever run.
-    #[error("the limit of runs at once is 0; use at least 1, or none")]
-    NoneAtOnce,
-    /// The group's name cannot be used.
-    #[error(transparent)]
-    Group(#[from] NameError),
-}
-
 impl Scheduler {
-    /// A scheduler of `group`, with an election of its own.
+    /// Creates a scheduler of `group`, with an election of its own.
     pub fn new(quorum: &Quorum, group: &str) -> Self {
         Self::on(&Election::new(quorum, group))
     }
 
-    /// A scheduler on an election's leadership.
+    /// Creates a scheduler that runs jobs under the leadership of an election.
     pub fn on(election: &Election) -> Self {
         Self { election: election.clone(), jobs: Vec::new(), max_running: None, registry: Arc::default() }
     }
 
-    /// How long a crashed leader blocks the others, at most: [`Election::ttl`].
+    /// Sets the TTL of the lease of the leader: see [`Election::ttl`]. It is the longest time for which a crashed leader blocks
+    /// the other copies.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.election = self.election.ttl(ttl);
         self
     }
 
-    /// How long running jobs have to end once they are told to: [`Election::step_down_grace`]. A run that is
-    /// cancelled has as long.
+    /// Sets the time within which runs must end after a step-down or a cancellation: see [`Election::step_down_grace`].
     pub fn step_down_grace(mut self, grace: Duration) -> Self {
         self.election = self.election.step_down_grace(grace);
         self
     }
 
-    /// Leads only while `heart` beats: [`Election::renew_while_beating`]. Beat from the task that polls
-    /// [`SchedulerRun::until`], at each of its turns, so that whatever blocks the scheduler ends its term:
+    /// Leads only while `heartbeat` beats: see [`Election::renew_while_beating`]. Beat from the task that polls
+    /// [`SchedulerRun::until`], each time that it is polled, so that a blocked scheduler ends its term:
     ///
     /// ```
     /// # use quorate::{election::ElectionError, lease::Heartbeat, quorum::Quorum};
     /// # use quorate::scheduler::{ScheduleError, Scheduler};
-    /// # use std::{future::pending, pin::pin, time::Duration};
+    /// # use std::{pin::pin, time::Duration};
     /// # async fn example(quorum: &Quorum) -> Result<(), ElectionError<ScheduleError>> {
     /// let ttl = Duration::from_secs(10);
-    /// // At most a third of the TTL: as long as between two extensions.
-    /// let heart = Heartbeat::new(quorum.env(), ttl / 3);
-    /// let scheduler = Scheduler::new(quorum, "billing").ttl(ttl).renew_while_beating(&heart);
-    /// let mut run = pin!(scheduler.run().until(pending::<()>()));
+    /// // At most a third of the TTL, the time between two extensions.
+    /// let heartbeat = Heartbeat::new(quorum.env(), ttl / 3);
+    /// let scheduler = Scheduler::new(quorum, "billing").ttl(ttl).renew_while_beating(&heartbeat);
+    /// let mut run = pin!(scheduler.run().into_future());
     /// loop {
-    ///     heart.beat();
+    ///     heartbeat.beat();
     ///     tokio::select! {
     ///         ended = &mut run => return ended,
     ///         () = quorum.env().sleep(ttl / 12) => {}
@@ -131,8 +87,8 @@ impl Scheduler {
     /// }
     /// # }
     /// ```
-    pub fn renew_while_beating(mut self, heart: &Heartbeat) -> Self {
-        self.election = self.election.renew_while_beating(heart);
+    pub fn renew_while_beating(mut self, heartbeat: &Heartbeat) -> Self {
+        self.election = self.election.renew_while_beating(heartbeat);
         self
     }
 
@@ -143,56 +99,57 @@ impl Scheduler {
         self
     }
 
-    /// How many runs of all jobs go on at once. What is due beyond that waits, in order of priority and then of
-    /// time; what waits for longer than its misfire window is misfired. Default no limit.
+    /// Sets the maximal number of concurrent runs of all jobs. Further ticks wait, in order of priority and then of time. A
+    /// tick that waits for longer than its misfire window is misfired. Default no limit.
     pub fn max_running(mut self, limit: usize) -> Self {
         self.max_running = Some(limit);
         self
     }
 
-    /// Whether these jobs can be run beside each other: what a scheduler of them would say before its first campaign.
+    /// Checks whether these jobs can be run together, as a scheduler does before its first campaign.
     ///
     /// # Errors
-    /// [`ScheduleError`], of the first that cannot be run.
+    /// [`ScheduleError`] for the first job that cannot be run.
     pub fn check_jobs<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Result<(), ScheduleError> {
         check(jobs.into_iter())
     }
 
-    /// The election on whose leadership the jobs run.
+    /// Returns the election under whose leadership the jobs run.
     pub fn election(&self) -> &Election {
         &self.election
     }
 
-    /// The jobs that were given to the builder; [`SchedulerHandle::jobs`] are those that there are now.
+    /// Returns the jobs that were given to the builder. [`SchedulerHandle::jobs`] returns the present ones.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// The jobs to be changed while they run. Take it once the builder has them all.
+    /// Returns a handle that changes the jobs while they run. Call it when the builder has all jobs.
     pub fn handle(&self) -> SchedulerHandle {
         SchedulerHandle { registry: self.registry().clone() }
     }
 
-    /// Campaigns, and runs the jobs while it leads. Nothing happens until [`SchedulerRun::until`].
+    /// Campaigns, and runs the jobs while it leads. Nothing happens until the result is awaited, by itself or with
+    /// [`SchedulerRun::until`].
     pub fn run(&self) -> SchedulerRun {
         SchedulerRun { scheduler: self.clone() }
     }
 
-    /// Runs the jobs under a term that the caller holds, until it is told to step down, or drained, and every
-    /// running job has ended.
+    /// Runs the jobs under a term that the caller holds, until the term steps down or the scheduler is drained, and every run
+    /// has ended.
     ///
     /// # Errors
-    /// [`ScheduleError`] for names and rules that cannot be used. Nothing that happens to a job, a node or the term
-    /// is an error.
+    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss of the term, is not
+    /// an error.
     ///
     /// # Cancel safety
-    /// Dropping it drops the running jobs; their ticks stand as started and not done.
+    /// Dropping it drops the active runs. Their ticks stay recorded as started and not ended.
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
-        let _user = self.registry().enter();
-        let (asks, asked) = mpsc::channel(ASKED);
-        // Ends with this future.
-        let _inbox = term.spawn_scoped(control::tend(ledger.clone(), term.clone(), asks));
+        let _in_use = self.registry().enter();
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        // Both tasks end with this future.
+        let _inbox = term.spawn_scoped(serve_inbox(ledger.clone(), term.clone(), sender));
         let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.registry().clone()));
         let leading = Leading {
             registry: self.registry().clone(),
@@ -202,11 +159,12 @@ impl Scheduler {
             max_running: self.max_running.unwrap_or(usize::MAX),
             grace: self.election.grace(),
         };
-        leader::lead(leading, asked).await;
+        leader::lead(leading, requests).await;
         Ok(())
     }
 
-    /// Takes and executes runs that are open to workers, until it is told to stop or drained, and what it ran has ended.
+    /// Takes and executes runs that are open to workers, until `stop` is cancelled or the scheduler is drained, and its runs
+    /// have ended.
     fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
         let taking = Taking {
@@ -234,37 +192,62 @@ impl Scheduler {
     }
 }
 
-/// A scheduler about to run: made by [`Scheduler::run`].
+/// A scheduler that is ready to run, made by [`Scheduler::run`].
+///
+/// Await it to run until the scheduler is [drained](SchedulerHandle::drain), or use [`SchedulerRun::until`] to end it at a
+/// shutdown:
+///
+/// ```
+/// # use quorate::{ElectionError, Scheduler, scheduler::ScheduleError};
+/// # async fn example(scheduler: Scheduler) -> Result<(), ElectionError<ScheduleError>> {
+/// let shutdown = async { Ok::<(), std::io::Error>(()) }; // such as tokio::signal::ctrl_c()
+/// scheduler.run().until(shutdown).await?;
+/// scheduler.run().await?; // without a shutdown of its own
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
-#[must_use = "a scheduler does nothing until it is told until when to run"]
+#[must_use = "a scheduler does nothing until it is awaited"]
 pub struct SchedulerRun {
     scheduler: Scheduler,
 }
 
+/// Runs without a shutdown of its own: see [`SchedulerRun::until`]. It ends when the scheduler is
+/// [drained](SchedulerHandle::drain), or with an error.
+impl IntoFuture for SchedulerRun {
+    type Output = Result<(), ElectionError<ScheduleError>>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.until(std::future::pending::<()>()).boxed()
+    }
+}
+
 impl SchedulerRun {
-    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` is ready or the scheduler is
-    /// [drained](SchedulerHandle::drain).
+    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` completes or the scheduler is
+    /// [drained](SchedulerHandle::drain). The output of `shutdown` may be of any type, such as that of
+    /// `tokio::signal::ctrl_c()`.
     ///
     /// # Errors
-    /// [`ElectionError`]; the work's error is a [`ScheduleError`].
+    /// [`ElectionError`]. The error of the work is a [`ScheduleError`].
     ///
     /// # Cancel safety
-    /// Dropping it drops the running jobs, then releases the lease.
-    pub async fn until(
-        self,
-        shutdown: impl Future<Output = ()> + Send,
-    ) -> Result<(), ElectionError<ScheduleError>> {
-        // Bad names are told before the first campaign, not at the first term.
+    /// Dropping it drops the active runs, then releases the lease.
+    pub async fn until<S>(self, shutdown: S) -> Result<(), ElectionError<ScheduleError>>
+    where
+        S: Future + Send,
+    {
+        // Invalid names are reported before the first campaign, not in the first term.
         self.scheduler.check().map_err(ElectionError::Work)?;
         let scheduler = self.scheduler.clone();
         let registry = scheduler.registry().clone();
-        let _user = registry.enter();
+        let _in_use = registry.enter();
         let (quorum, group) = (scheduler.election.quorum().clone(), Arc::clone(scheduler.election.group()));
         let campaign: Campaign<_> = self.scheduler.election.run(move |term: Term| {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        // Whether this worker leads or not.
+        // This worker takes open runs and refreshes its jobs also while it does not lead.
         let stop = CancellationToken::new();
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);
@@ -272,7 +255,7 @@ impl SchedulerRun {
         let taking = self.scheduler.take(stop.clone()).map_err(ElectionError::Work)?;
         let end = async {
             tokio::select! { biased;
-                () = shutdown => stop.cancel(),
+                _ = shutdown => stop.cancel(),
                 () = registry.reached(Phase::Drained) => {}
             }
         };

@@ -1,20 +1,24 @@
-//! Whether jobs can be run: what is wrong is told before the first campaign.
+//! Checks jobs before the first campaign.
 
-use crate::scheduler::{Job, Misfire, ScheduleError, plan::ticks_kept};
+use crate::scheduler::{
+    error::{ScheduleError, TICKS_MAX},
+    job::Job,
+    plan::ticks_kept,
+    policy::Misfire,
+};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Ticks that a group's ledger keeps at most: a new leader reads it whole, a page at a time.
-pub(super) const TICKS_MAX: u128 = 200_000;
 /// The longest tail of an output, in bytes.
 const OUTPUT_MAX: usize = 4_096;
-/// The longest history.
+/// The longest history, in entries.
 const HISTORY_MAX: usize = 10_000;
 
+/// Returns the first reason why these jobs cannot be run together.
 pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), ScheduleError> {
     let mut names = BTreeSet::new();
     let mut kept = 0;
     for job in jobs {
-        alone(job)?;
+        check_one(job)?;
         let name = Arc::clone(job.name());
         kept += ticks_kept(job);
         if kept > TICKS_MAX {
@@ -27,8 +31,8 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), Sched
     Ok(())
 }
 
-/// Whether a job can be run beside whatever others.
-fn alone(job: &Job) -> Result<(), ScheduleError> {
+/// Checks the name and the rules of one job.
+fn check_one(job: &Job) -> Result<(), ScheduleError> {
     let name = || Arc::clone(&job.name);
     if job.name.is_empty()
         || job.name.len() > 128
@@ -56,7 +60,7 @@ fn alone(job: &Job) -> Result<(), ScheduleError> {
         return rule("retries", "0 attempts".to_owned(), "use 1 for a job that is never tried again");
     }
     if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
-        return rule("timeout", "0".to_owned(), "leave it out for a job that may take as long as it likes");
+        return rule("timeout", "0".to_owned(), "leave it out for a job without a time limit");
     }
     if job.keep_output > OUTPUT_MAX {
         return rule("kept output", format!("{} bytes", job.keep_output), "keep at most 4096");
@@ -67,8 +71,10 @@ fn alone(job: &Job) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// A window shorter than a tick makes up nothing of an outage that is longer; where ticks are a day apart, an hour
-/// is sound all the same: what nobody ran by then is better left.
+/// Returns the shortest misfire window of a job.
+///
+/// A window shorter than the gap between two ticks may be over before the next tick, so that an outage would lose its ticks.
+/// If ticks are far apart, for example a day, a minute suffices: the user may not want a run that is later than that.
 fn least_window(gap: Duration) -> Duration {
     gap.min(Duration::from_secs(60))
 }

@@ -1,14 +1,14 @@
-use crate::scheduler::{HistoryEntry, RunOutcome};
+use crate::scheduler::store::{HistoryEntry, RunOutcome};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// Buckets for each doubling.
+/// The number of buckets between a time and its double.
 const PARTS: u32 = 8;
 
-/// How ticks have ended on this worker, since it was started.
+/// The outcomes of ticks on this worker, since it was started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(Arc<Mutex<All>>);
 
@@ -19,29 +19,31 @@ struct All {
     not_written: u64,
 }
 
-/// How ticks of all jobs have ended on this worker: see [`SchedulerHandle::counts`](super::SchedulerHandle::counts).
+/// The outcomes of the ticks of all jobs on this worker: see
+/// [`SchedulerHandle::counts`](crate::scheduler::SchedulerHandle::counts).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// By job, of the jobs that there are: a job that was removed is forgotten.
+    /// The counts of each present job. The counts of a removed job are dropped.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
-    /// Of all jobs: by how much runs of ticks that were on time started after the tick and its jitter.
+    /// The lateness of all jobs: the time between a tick with its jitter and the start of its run, for ticks that were
+    /// planned in time.
     pub lateness: Lateness,
-    /// Entries of the history that could not even be queued, for want of a majority.
+    /// The number of history entries that were lost, because no majority could be reached and the queue was full.
     pub not_written: u64,
 }
 
-/// How ticks of one job have ended on this worker. A span of skipped ticks counts as one.
+/// The outcomes of the ticks of one job on this worker. A span of skipped ticks counts as one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct JobCounts {
-    /// By end.
+    /// The number of ticks by outcome.
     pub ends: BTreeMap<RunOutcome, u64>,
-    /// By how much its runs started late.
+    /// The lateness of its runs.
     pub lateness: Lateness,
 }
 
-/// A distribution of short times, each to an eighth of itself.
+/// A distribution of durations, with a resolution of an eighth of each value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     buckets: BTreeMap<u32, u64>,
@@ -50,23 +52,24 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// How many there are.
+    /// Returns the number of durations.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest.
+    /// Returns the longest duration.
     pub const fn max(&self) -> Duration {
         self.max
     }
 
-    /// The time that a share of `part` of 1 does not exceed, up to an eighth more; zero where there is none.
+    /// Returns the quantile `part`, between 0 and 1: that share of the durations is not longer. The result is too large by at
+    /// most an eighth, and zero if there are no durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut below = 0;
-        let wanted = part.clamp(0.0, 1.0) * self.count as f64;
+        let target = part.clamp(0.0, 1.0) * self.count as f64;
         for (bucket, count) in &self.buckets {
             below += count;
-            if below as f64 >= wanted {
+            if below as f64 >= target {
                 return upper(*bucket).min(self.max);
             }
         }
@@ -80,7 +83,7 @@ impl Lateness {
     }
 }
 
-/// Eight to a doubling of the microseconds.
+/// Returns the bucket of a time. There are eight between a number of microseconds and its double.
 fn bucket(time: Duration) -> u32 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2();
@@ -88,7 +91,7 @@ fn bucket(time: Duration) -> u32 {
     doublings * PARTS + u32::try_from(part).unwrap_or_default()
 }
 
-/// The end of a bucket.
+/// Returns the upper end of a bucket.
 fn upper(bucket: u32) -> Duration {
     let (doublings, part) = (bucket / PARTS, bucket % PARTS + 1);
     let micros = (u128::from(PARTS + part) << doublings) / u128::from(PARTS);
@@ -108,7 +111,7 @@ impl Counts {
         all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
     }
 
-    /// Forgets the jobs that are not among these: jobs that come and go must not add up.
+    /// Drops the counts of other jobs, so that jobs that are added and removed do not accumulate.
     pub(super) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
         self.all().jobs.retain(|job, _| jobs.contains_key(job));
     }
@@ -117,7 +120,7 @@ impl Counts {
         self.all().not_written += 1;
     }
 
-    pub(super) fn look(&self) -> RunCounts {
+    pub(super) fn snapshot(&self) -> RunCounts {
         let all = self.all();
         RunCounts { jobs: all.jobs.clone(), lateness: all.lateness.clone(), not_written: all.not_written }
     }
@@ -132,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_right_to_an_eighth() {
+    fn quantiles_are_exact_to_an_eighth() {
         let mut lateness = Lateness::default();
         assert_eq!(lateness.quantile(0.99), Duration::ZERO);
         (1..=1_000).for_each(|micros| lateness.add(Duration::from_micros(micros * 10)));

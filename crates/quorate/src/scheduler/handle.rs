@@ -1,20 +1,35 @@
-use crate::scheduler::{Job, RunCounts, ScheduleError, check::check, registry::JobRegistry};
+use crate::scheduler::{
+    check::check, counts::RunCounts, error::ScheduleError, job::Job, registry::JobRegistry,
+};
 use std::sync::Arc;
 
-/// A scheduler's jobs, to be changed while it runs: made by [`Scheduler::handle`](super::Scheduler::handle).
+/// Changes the jobs of a scheduler while it runs: made by [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
 ///
-/// It works whether or not this worker leads; what is changed here holds for this worker only, so change every copy
-/// alike (with [`SchedulerHandle::set_jobs`] from a file that all have, say). Clones are the same.
+/// It works on a leader and on any other worker. A change holds for this worker only, so make it on every copy, for example
+/// with [`SchedulerHandle::set_jobs`] from a file that all copies have. Clones share the jobs.
+///
+/// ```
+/// use quorate::{Job, Scheduler, scheduler::{ScheduleError, every}};
+/// use std::time::Duration;
+///
+/// # fn example(scheduler: &Scheduler) -> Result<(), Box<dyn std::error::Error>> {
+/// let handle = scheduler.handle();
+/// let period = every(Duration::from_secs(60))?;
+/// handle.add(Job::new("heartbeat", period, |_tick| async { Ok::<(), String>(()) }))?;
+/// assert!(handle.remove("heartbeat"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct SchedulerHandle {
     pub(super) registry: JobRegistry,
 }
 
 impl SchedulerHandle {
-    /// Adds a job. If the group's ledger does not know it, its ticks count from now on.
+    /// Adds a job. If the ledger of the group does not know it, its ticks count from now on.
     ///
     /// # Errors
-    /// [`ScheduleError`] where it cannot be run, or one of its name is there; then nothing changes.
+    /// [`ScheduleError`] if the job cannot be run, or if there is a job of this name. Then nothing changes.
     pub fn add(&self, job: Job) -> Result<(), ScheduleError> {
         self.registry.change(|jobs| {
             let name = Arc::clone(job.name());
@@ -26,19 +41,19 @@ impl SchedulerHandle {
         })
     }
 
-    /// Removes a job: no more of it is started, and what runs goes on to its end. The leader's ledger forgets it, so
-    /// that a job of that name which is added later begins anew; its history stays for
-    /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention). Says whether there was one.
+    /// Removes a job, and returns whether there was one. No further run of it starts, and active runs go on to their end.
+    /// The leader's ledger forgets the job: a job of that name that is added later starts as a new one. Its history is kept
+    /// for [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.registry.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()
     }
 
-    /// Has these jobs in place of those that there are. What goes on unchanged goes on; where only the rules or the
-    /// handler differ, they hold from the next run on; where the schedule differs, its ticks count from now on.
+    /// Replaces all jobs. A job without a change goes on. If only its rules or its handler differ, they hold from the next
+    /// run on. If its schedule differs, its ticks count from now on.
     ///
     /// # Errors
-    /// [`ScheduleError`] where one cannot be run; then nothing changes.
+    /// [`ScheduleError`] if a job cannot be run. Then nothing changes.
     pub fn set_jobs(&self, jobs: Vec<Job>) -> Result<(), ScheduleError> {
         check(jobs.iter())?;
         self.registry.change(|old| {
@@ -47,24 +62,24 @@ impl SchedulerHandle {
         })
     }
 
-    /// The jobs, by name.
+    /// Returns the jobs, by name.
     pub fn jobs(&self) -> Vec<Job> {
         self.registry.jobs().into_values().map(|job| (*job).clone()).collect()
     }
 
-    /// Starts nothing more, waits for the end of what runs, or of the term, and resigns. Once it is done,
-    /// [`SchedulerRun::until`](super::SchedulerRun::until) has returned, and this worker leads no more; ticks that
-    /// waited are the next leader's. There is no way back: make another scheduler.
+    /// Starts no further run, waits until the active runs or the term have ended, and resigns. When it returns,
+    /// [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this worker does not lead. The
+    /// next leader runs the ticks that waited. A drained scheduler cannot be started again: make a new one.
     ///
     /// # Cancel safety
-    /// Dropping it does not stop the draining; call it again to wait for it.
+    /// Dropping it does not stop the draining. Call it again to wait for the end.
     pub async fn drain(&self) {
         self.registry.drain();
-        self.registry.left().await;
+        self.registry.unused().await;
     }
 
-    /// How ticks of the present jobs have ended on this worker since the scheduler was made, whatever the term.
+    /// Returns the number of ticks of the present jobs on this worker since the scheduler was made, by outcome.
     pub fn counts(&self) -> RunCounts {
-        self.registry.look_at_counts()
+        self.registry.snapshot_counts()
     }
 }

@@ -1,20 +1,22 @@
 use crate::scheduler::{
-    Delivery, Misfire, Overlap, Placement, Retry, Schedule, policy::Jitter, run::RunContext,
+    policy::{Delivery, Jitter, Misfire, Overlap, Placement, Retry},
+    run::RunContext,
+    schedule::Schedule,
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// How many entries of a job's history are kept unless it is told otherwise.
+/// The default number of history entries of a job.
 const HISTORY: usize = 100;
 
-/// A periodic job: when it is due, by which rules, and what runs then.
+/// A periodic job: a name, a schedule, rules, and a handler.
 ///
-/// Unless it is told otherwise its handler runs on the leader only, and never beside itself.
+/// By default the handler runs on the leader only, and never beside itself.
 #[derive(Clone)]
 pub struct Job {
     pub(super) name: Arc<str>,
     pub(super) schedule: Schedule,
-    /// The shortest time between two ticks; found once, for it is costly.
+    /// The shortest time between two ticks, computed once because that is slow.
     pub(super) gap: Duration,
     pub(super) misfire: Misfire,
     pub(super) delivery: Delivery,
@@ -32,8 +34,8 @@ pub struct Job {
 pub(super) type Handler = Arc<dyn Fn(RunContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 impl Job {
-    /// The job called `name`, due by `schedule`. The name keys its ticks in the ledger: keep it over
-    /// versions, and never use it for another job.
+    /// Creates the job called `name` with a schedule. The name keys its ticks in the ledger: keep it between versions, and
+    /// never use it for another job.
     pub fn new<H, F, E>(name: &str, schedule: impl Into<Schedule>, handler: H) -> Self
     where
         H: Fn(RunContext) -> F + Send + Sync + 'static,
@@ -41,7 +43,7 @@ impl Job {
         E: fmt::Display + Send + 'static,
     {
         let handler: Handler =
-            Arc::new(move |tick| handler(tick).map(|done| done.map_err(|error| error.to_string())).boxed());
+            Arc::new(move |run| handler(run).map(|result| result.map_err(|error| error.to_string())).boxed());
         let schedule = schedule.into();
         let gap = schedule.busiest_gap();
         Self {
@@ -62,82 +64,83 @@ impl Job {
         }
     }
 
-    /// What happens to ticks that nobody ran in time. Default [`Misfire::default_for`] the schedule.
+    /// Sets the rule for ticks that were not planned in time. Default [`Misfire::default_for`] the schedule.
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
         self
     }
 
-    /// Whether a tick that was started and never recorded as ended runs again. Default at least once. A
-    /// handler that returns an error has ended: the tick is recorded as failed, and does not run again.
+    /// Sets whether a run that was started and not recorded as ended is repeated. Default at least once. A handler that
+    /// returns an error has ended: the run is recorded as failed, and not repeated.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
     }
 
-    /// What happens where a tick comes due while an earlier run goes on. Default [`Overlap::Queue`].
+    /// Sets the rule for a tick that is due while an earlier run is active. Default [`Overlap::Queue`].
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// Where its ticks run. Default on the leader.
+    /// Sets the workers that may run its ticks. Default the leader.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// The run of a tick starts a delay after it that is even over `[0, max)`, and the same on every replica for
-    /// one tick. The tick's time stays what it is; what is late is counted from the delayed time. No longer
-    /// than the shortest gap between two ticks. Default none.
+    /// Delays the run of each tick by a time that is uniform over `[0, max)`, and the same on every replica for one tick. The
+    /// time of the tick does not change; lateness counts from the delayed time. `max` must not be longer than the shortest
+    /// gap between two ticks. Default none.
     pub fn jitter(mut self, max: Duration) -> Self {
         self.jitter = max;
         self
     }
 
-    /// How long one attempt may take; then it is told to stop, dropped after the step-down grace, and has failed.
-    /// Default as long as it likes.
+    /// Sets the time limit of one attempt. After it the attempt is cancelled, dropped after the step-down grace, and counts
+    /// as failed. Default no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How often a run that fails or times out is tried, within the run and the term. Default once.
+    /// Sets the number of attempts of a run that fails or times out, within one run and one term. Default one.
     pub fn retries(mut self, retries: Retry) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Among ticks that wait to be run, the one of the highest priority starts first. Default 0.
+    /// Sets the priority. Among waiting ticks, the one with the highest priority starts first. Default 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// How many entries of its history are kept: the newest, and for a while some more. Default 100.
+    /// Sets the number of history entries that are kept: the newest, and up to as many more until the next pruning.
+    /// Default 100.
     pub fn history(mut self, entries: usize) -> Self {
         self.history = entries;
         self
     }
 
-    /// Keeps the last so many bytes of what [`RunContext::set_output`] was given in the history, where any worker can
-    /// read it, and anybody who reads the nodes: it may hold secrets. Default 0, at most 4,096.
+    /// Keeps the last `bytes` of the output of a run ([`RunContext::set_output`]) in the history. Any worker and any client of
+    /// the nodes can read it there, so it should not hold secrets. Default 0, at most 4,096.
     pub fn keep_output(mut self, bytes: usize) -> Self {
         self.keep_output = bytes;
         self
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// When it is due.
+    /// Returns the schedule.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// Its rules, for people.
+    /// Returns the rules, as a text for people.
     pub fn rules(&self) -> String {
         let Self { misfire, overlap, delivery, placement, .. } = self;
         let mut rules = format!("{delivery}; misfire {misfire}; overlap {overlap}; on {placement}");
@@ -160,7 +163,7 @@ impl Job {
         Jitter::new(&self.name, self.jitter)
     }
 
-    /// Whether another is due at the same times by the same rules; what it runs is not compared.
+    /// Returns whether another job has the same name, schedule and rules. The handlers are not compared.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let Self { name, schedule, misfire, delivery, overlap, placement, jitter, timeout, .. } = self;
         *name == other.name

@@ -1,46 +1,50 @@
-use crate::scheduler::{Job, RunCounts, counts::Counts};
+use crate::scheduler::{
+    counts::{Counts, RunCounts},
+    job::Job,
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::watch;
 
-/// The jobs of one scheduler, which may change while it runs: shared by the scheduler, its handles, and the leader.
+/// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share it.
 #[derive(Clone, Debug)]
 pub(super) struct JobRegistry(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     jobs: Mutex<BTreeMap<Arc<str>, Arc<Job>>>,
-    /// How often the jobs have changed.
+    /// The number of changes of the jobs.
     version: watch::Sender<u64>,
     phase: watch::Sender<Phase>,
-    /// How many terms the jobs are led in.
+    /// The number of terms under which the jobs are led now.
     leads: Mutex<usize>,
-    /// How many runs of the scheduler there are: of `until` or `lead`.
+    /// The number of active calls of `until` and `lead`.
     users: watch::Sender<usize>,
     counts: Counts,
-    /// Held by the task that vouches for the jobs.
+    /// Held by the task that refreshes the retention of the jobs.
     vouching: tokio::sync::Mutex<()>,
 }
 
-/// Whether runs may be started.
+/// The phases of a scheduler, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// Runs may start.
     Open,
-    /// Nothing more is started.
+    /// No further run starts.
     Draining,
-    /// And all that ran has ended.
+    /// All runs have ended.
     Drained,
 }
 
-/// One who leads the jobs; dropping it is the end of the lead, however it came.
+/// A guard for a term under which the jobs are led. Dropping it ends the lead.
 #[derive(Debug)]
-pub(super) struct Lead(JobRegistry);
+pub(super) struct LeadGuard(JobRegistry);
 
-/// One who uses the registry; dropping it is the end of the use.
+/// A guard for a call of `until` or `lead`. Dropping it ends the use of the registry.
 #[derive(Debug)]
-pub(super) struct User(JobRegistry);
+pub(super) struct UseGuard(JobRegistry);
 
 impl JobRegistry {
     pub(super) fn new(jobs: &[Job]) -> Self {
@@ -56,12 +60,12 @@ impl JobRegistry {
         }))
     }
 
-    /// The jobs, by name.
+    /// Returns the jobs, by name.
     pub(super) fn jobs(&self) -> BTreeMap<Arc<str>, Arc<Job>> {
         self.lock().clone()
     }
 
-    /// Changes the jobs as a whole, and tells the leader; unless `change` refuses.
+    /// Changes the jobs as a whole and notifies the leader, unless `change` returns an error.
     pub(super) fn change<T, E>(
         &self,
         change: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<Job>>) -> Result<T, E>,
@@ -76,7 +80,7 @@ impl JobRegistry {
         Ok(result)
     }
 
-    /// Wakes whenever the jobs or the phase have changed.
+    /// Returns receivers that are notified when the jobs or the phase change.
     pub(super) fn watch(&self) -> (watch::Receiver<u64>, watch::Receiver<Phase>) {
         (self.0.version.subscribe(), self.0.phase.subscribe())
     }
@@ -85,23 +89,23 @@ impl JobRegistry {
         *self.0.phase.borrow()
     }
 
-    /// Nothing more is started from now on; where nobody leads, nothing runs either.
+    /// Starts no further run from now on. If this worker does not lead, it runs nothing, and is drained at once.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
     }
 
-    /// Begins to lead the jobs; not once they are being drained.
-    pub(super) fn lead(&self) -> Option<Lead> {
+    /// Begins to lead the jobs; `None` if the draining has begun.
+    pub(super) fn lead(&self) -> Option<LeadGuard> {
         let mut leads = self.leads();
         if self.phase() != Phase::Open {
             return None;
         }
         *leads += 1;
-        Some(Lead(self.clone()))
+        Some(LeadGuard(self.clone()))
     }
 
-    /// Goes on to a later phase; there is no way back.
+    /// Changes to a later phase, never to an earlier one.
     fn advance(&self, to: Phase) {
         self.0.phase.send_if_modified(|phase| {
             let later =
@@ -114,20 +118,20 @@ impl JobRegistry {
     }
 
     /// Waits for a phase, or a later one.
-    pub(super) async fn reached(&self, wanted: Phase) {
+    pub(super) async fn reached(&self, goal: Phase) {
         let mut phase = self.0.phase.subscribe();
-        let reached = |phase: &Phase| *phase == wanted || *phase == Phase::Drained;
-        // The sender lives as long as this does.
+        let reached = |phase: &Phase| *phase == goal || *phase == Phase::Drained;
+        // The wait cannot fail, because `self` has the sender.
         let _ = phase.wait_for(reached).await;
     }
 
-    pub(super) fn enter(&self) -> User {
+    pub(super) fn enter(&self) -> UseGuard {
         self.0.users.send_modify(|users| *users += 1);
-        User(self.clone())
+        UseGuard(self.clone())
     }
 
-    /// Waits until nobody uses it.
-    pub(super) async fn left(&self) {
+    /// Waits until no `until` and no `lead` is active.
+    pub(super) async fn unused(&self) {
         let _ = self.0.users.subscribe().wait_for(|users| *users == 0).await;
     }
 
@@ -135,19 +139,20 @@ impl JobRegistry {
         &self.0.counts
     }
 
-    /// How ticks have ended, of the jobs that there are.
-    pub(super) fn look_at_counts(&self) -> RunCounts {
-        // A job that was removed may have had its last end after that.
+    /// Returns the counts of the present jobs.
+    pub(super) fn snapshot_counts(&self) -> RunCounts {
+        // The last run of a job may have ended after the job was removed.
         self.0.counts.forget_all_but(&self.lock());
-        self.0.counts.look()
+        self.0.counts.snapshot()
     }
 
-    /// Whose turn it is to vouch for the jobs.
+    /// Returns the lock of the task that refreshes the retention of the jobs.
     pub(super) fn vouching(&self) -> &tokio::sync::Mutex<()> {
         &self.0.vouching
     }
 
-    /// Held while the phase is looked at and changed: the end of the last lead is that of the draining.
+    /// Locks the number of leads. The phase is read and changed under this lock, because the end of the last lead ends the
+    /// draining.
     fn leads(&self) -> MutexGuard<'_, usize> {
         self.0.leads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,7 +162,7 @@ impl JobRegistry {
     }
 }
 
-impl Drop for Lead {
+impl Drop for LeadGuard {
     fn drop(&mut self) {
         let mut leads = self.0.leads();
         *leads -= 1;
@@ -167,7 +172,7 @@ impl Drop for Lead {
     }
 }
 
-impl Drop for User {
+impl Drop for UseGuard {
     fn drop(&mut self) {
         self.0.0.users.send_modify(|users| *users -= 1);
     }
@@ -178,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_lead_is_drained_at_once_and_leads_no_more() {
+    fn a_worker_that_does_not_lead_is_drained_at_once_and_cannot_lead_again() {
         let registry = JobRegistry::new(&[]);
         drop(registry.lead());
         assert_eq!(registry.phase(), Phase::Open);
@@ -188,12 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_ends_with_the_last_lead_however_that_ends() {
+    fn draining_ends_with_the_last_lead() {
         let registry = JobRegistry::new(&[]);
         let leads = [registry.lead(), registry.lead()];
         registry.drain();
         assert_eq!(registry.phase(), Phase::Draining);
-        assert!(registry.lead().is_none(), "a later term starts nothing");
+        assert!(registry.lead().is_none(), "a later term cannot lead");
         let [first, second] = leads;
         drop(first);
         assert_eq!(registry.phase(), Phase::Draining);

@@ -10,7 +10,7 @@ use super::{
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
 };
 use quorate::scheduler::{
-    Delivery, Job, Misfire, Overlap, Placement, Retry, RunAll, RunOnce, Schedule, ScheduleError, Scheduler,
+    Delivery, Job, Misfire, Overlap, Placement, Retry, Schedule, ScheduleError, Scheduler,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -202,7 +202,7 @@ impl JobCheck<'_> {
     fn misfire(&self, schedule: &Schedule, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
         // The window must contain the ticks that are due while the lease of a crashed leader runs out.
         let usual = Misfire::default_for(schedule).within().max(lease.ttl * 2);
-        let Some(misfire) = &self.written.misfire else { return Ok(RunOnce::within(usual)) };
+        let Some(misfire) = &self.written.misfire else { return Ok(Misfire::run_once(usual)) };
         let MisfireText { rule, within } = misfire.as_ref();
         let window = match within {
             Some(within) => **within.as_ref(),
@@ -223,8 +223,8 @@ impl JobCheck<'_> {
                 );
                 Err(self.fail(at, &why))
             }
-            RuleText::RunOnce => Ok(RunOnce::within(window)),
-            RuleText::RunAll => Ok(RunAll::within(window)),
+            RuleText::RunOnce => Ok(Misfire::run_once(window)),
+            RuleText::RunAll => Ok(Misfire::run_all(window)),
         }
     }
 

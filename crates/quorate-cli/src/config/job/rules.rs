@@ -20,11 +20,10 @@ impl JobCheck<'_> {
     pub(super) fn jitter(&self, schedule: &Schedule) -> Result<Duration, ConfigError> {
         let Some(written) = &self.written.jitter else { return Ok(Duration::ZERO) };
         let jitter = **written.as_ref();
-        match schedule {
-            Schedule::Every(every) if jitter > every.period() => {
+        match schedule.interval() {
+            Some(period) if jitter > period && !schedule.is_after_end() => {
                 let why = format!(
-                    "has a jitter of {jitter:?}, longer than its period {:?}, so that a tick could be delayed past the next one; shorten it",
-                    every.period()
+                    "has a jitter of {jitter:?}, longer than its period {period:?}, so that a tick could be delayed past the next one; shorten it"
                 );
                 Err(self.fail(written.span(), &why))
             }

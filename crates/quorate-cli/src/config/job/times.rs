@@ -29,13 +29,13 @@ impl JobCheck<'_> {
         }
         match (&written.schedule, &written.every, &written.delay, &written.at) {
             (Some(line), ..) => self.cron(line),
-            (_, Some(period), ..) => Ok(self.span(period, "every", every)?.into()),
-            (_, _, Some(after), _) => Ok(self.span(after, "delay", delay)?.into()),
+            (_, Some(period), ..) => self.span(period, "every", every),
+            (_, _, Some(after), _) => self.span(after, "delay", delay),
             (_, _, _, Some(moment)) => {
                 let moment_at = time::parse(moment.as_ref()).map_err(|error| {
                     self.fail(moment.span(), &format!("has an `at` {:?} that is not a time: {error}", moment.as_ref()))
                 })?;
-                Ok(at(moment_at).into())
+                Ok(at(moment_at))
             }
             _ => Err(self.fail(
                 self.at.clone(),

@@ -14,9 +14,9 @@ use quorate::{
     claim::CloseTally,
     env::WallTime,
     internals::{Answer, attempts::Turn, majority},
+    internals::{NodeAnswer, RunVerdict, verdict},
     ledger::{WriteTally, WriteVerdict},
     node::{Record, Reply},
-    scheduler::{NodeAnswer, RunVerdict, verdict},
 };
 use std::time::Duration;
 

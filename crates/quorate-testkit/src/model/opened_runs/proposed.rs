@@ -2,7 +2,7 @@
 //! for a search of millions of states; the tests below compare the two for every pair of records.
 //!
 //! The library's tallies of a slot ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]) and its
-//! [`verdict`](quorate::scheduler::verdict) are used as they are.
+//! [`verdict`](quorate::internals::verdict) are used as they are.
 //!
 //! Slots: acquire and count must not be served after the slot's horizon; extend and complete may. `keep` and `retention` last
 //! until the horizon. A count is never sent with `back`, and a slot is never forgiven.
@@ -70,9 +70,10 @@ mod tests {
     use super::*;
     use quorate::{
         env::WallTime,
+        internals::{self, NodeAnswer, OpenRun, RunRecord, RunVerdict},
         ledger::Memory,
         node::{FencingToken, NodeTime, Record},
-        scheduler::{self, Delivery, NodeAnswer, OpenRun, RunCause, RunOutcome, RunRecord, RunVerdict},
+        scheduler::{Delivery, RunCause, RunOutcome},
     };
     use std::time::Duration;
 
@@ -129,7 +130,7 @@ mod tests {
                     low_water: 0,
                     record: Some(record),
                 });
-                let decides = match scheduler::verdict(&views, 2, WallTime::from_micros(100), OFFSET) {
+                let decides = match internals::verdict(&views, 2, WallTime::from_micros(100), OFFSET) {
                     RunVerdict::Started { record, .. }
                     | RunVerdict::Opened { record }
                     | RunVerdict::Final { record } => record,
@@ -137,7 +138,7 @@ mod tests {
                 };
                 assert_eq!(Some(decides), shipped(latest([one, other])), "{one:?} {other:?}");
                 assert_eq!(
-                    scheduler::goes_forward(&record, &met),
+                    internals::goes_forward(&record, &met),
                     goes_forward(one, other),
                     "{one:?} {other:?}"
                 );
@@ -145,7 +146,7 @@ mod tests {
                     for seen in marks().into_iter().chain([Mark::NONE]) {
                         let by_model = overwrites(one, seen, other, remembering);
                         let seen = shipped(seen);
-                        let by_library = scheduler::overwrites(&record, seen.as_ref(), &met, remembering);
+                        let by_library = internals::overwrites(&record, seen.as_ref(), &met, remembering);
                         assert_eq!(by_library, by_model, "{one:?} over {other:?}, having seen {seen:?}");
                     }
                 }
@@ -158,21 +159,21 @@ mod tests {
         for end in End::ALL {
             for remembering in [false, true] {
                 let expect = tick_end(inherited(end, remembering));
-                assert_eq!(scheduler::inherited(tick_end(end), remembering), expect);
+                assert_eq!(internals::inherited(tick_end(end), remembering), expect);
             }
         }
         for remembering in [false, true] {
-            assert_eq!(scheduler::first_opened(remembering), u32::from(first_opened(remembering)));
+            assert_eq!(internals::first_opened(remembering), u32::from(first_opened(remembering)));
         }
         // What the model calls lost is cancelled where the leader knows that it ended the generation itself.
-        assert_eq!(scheduler::voided(1, RunOutcome::SkippedMisfire), tick_end(voided(1)));
+        assert_eq!(internals::voided(1, RunOutcome::SkippedMisfire), tick_end(voided(1)));
         assert_eq!(
-            (scheduler::voided(2, RunOutcome::SkippedMisfire), voided(2)),
+            (internals::voided(2, RunOutcome::SkippedMisfire), voided(2)),
             (RunOutcome::Cancelled, End::Lost)
         );
         let at = WallTime::from_micros;
         for (tick, began) in [(3, 5), (5, 3)] {
-            assert_eq!(scheduler::memory_needed(at(tick), at(began)).as_micros(), memory_needed(tick, began));
+            assert_eq!(internals::memory_needed(at(tick), at(began)).as_micros(), memory_needed(tick, began));
         }
     }
 
@@ -184,7 +185,7 @@ mod tests {
                     let memory =
                         |since| Memory { since: NodeTime::from_micros(since), max_clock_offset: OFFSET };
                     let shown = [(memory(0), shipped(one)), (memory(since + 1), shipped(other))];
-                    let taken = scheduler::is_open(&shown, 3).map(|(_, open)| open.generation);
+                    let taken = internals::is_open(&shown, 3).map(|(_, open)| open.generation);
                     let model = is_open(&[(one, true), (other, older)], 3);
                     assert_eq!(
                         taken,

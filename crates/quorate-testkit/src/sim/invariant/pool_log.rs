@@ -3,10 +3,7 @@ use crate::sim::{
     Asked, RunEnd, RunStart, Told,
     worker::{PoolSpec, VALID_FOR, pool_specs},
 };
-use quorate::{
-    env::WallTime,
-    scheduler::{JobAction, RequestId},
-};
+use quorate::{env::WallTime, internals::JobAction, scheduler::RequestId};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The largest offset of the wall clock of a majority of the servers from the true time.
@@ -191,8 +188,9 @@ pub(super) mod made {
     use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
     use quorate::{
         env::WallTime,
+        internals::{JobAction, JobRow},
         node::{FencingToken, Record, Reply, Request},
-        scheduler::{JobAction, JobRow, RequestId, RunCause},
+        scheduler::{RequestId, RunCause},
     };
     use std::time::Duration;
 
@@ -277,7 +275,7 @@ pub(super) mod made {
     }
 
     pub(crate) fn row(since: u64, paused: bool) -> String {
-        let by = quorate::scheduler::Paused { by: "me".into(), at: at(since) };
+        let by = quorate::internals::Paused { by: "me".into(), at: at(since) };
         let row = JobRow { since: at(since), paused: paused.then_some(by), ..JobRow::default() };
         row.to_value().to_string()
     }

@@ -9,8 +9,9 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
+    internals::{JobAction, JobRow, RunRecord},
     node::{Record, Reply, Request},
-    scheduler::{Delivery, HistoryEntry, JobAction, JobRow, RequestId, RunRecord},
+    scheduler::{Delivery, HistoryEntry, RequestId},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

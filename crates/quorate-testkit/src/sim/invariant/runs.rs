@@ -9,8 +9,9 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
+    internals::JobRow,
     node::{Record, Reply, Request},
-    scheduler::{Delivery, HistoryEntry, JobRow, Overlap, RunOutcome},
+    scheduler::{Delivery, HistoryEntry, Overlap, RunOutcome},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -8,8 +8,9 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
+    internals::{JobRow, RunKey, RunRecord},
     node::{Record, Reply, Request},
-    scheduler::{Delivery, JobRow, RunKey, RunRecord},
+    scheduler::Delivery,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

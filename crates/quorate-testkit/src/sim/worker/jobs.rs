@@ -1,6 +1,6 @@
 use super::Worker;
 use crate::sim::{Held, RunOutcome, SeedRng};
-use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunAll, RunContext, RunOnce, Schedule, every};
+use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule, every};
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
 /// A misfire window that is longer than the simulation, so that no tick of a job with this window may be lost.
@@ -19,7 +19,7 @@ pub(in super::super) struct JobSpec {
 impl JobSpec {
     /// Returns `true` if every missed tick gets a catch-up run, however late.
     pub(in super::super) fn makes_up_all(&self) -> bool {
-        self.misfire == RunAll::within(FOR_GOOD)
+        self.misfire == Misfire::run_all(FOR_GOOD)
     }
 }
 
@@ -27,20 +27,20 @@ impl JobSpec {
 pub(in super::super) fn specs() -> Vec<JobSpec> {
     let spec =
         |name, schedule, delivery, misfire, timeout| JobSpec { name, schedule, delivery, misfire, timeout };
-    let (all, second) = (RunAll::within(FOR_GOOD), Duration::from_secs(1));
+    let (all, second) = (Misfire::run_all(FOR_GOOD), Duration::from_secs(1));
     use Delivery::{AtLeastOnce, AtMostOnce};
     vec![
         spec("each", millis(700), AtLeastOnce, all, Some(second)),
         spec("once", millis(500), AtMostOnce, all, Some(2 * second)),
-        spec("latest", millis(1_100), AtLeastOnce, RunOnce::within(8 * second), None),
+        spec("latest", millis(1_100), AtLeastOnce, Misfire::run_once(8 * second), None),
         spec("fresh", millis(900), AtMostOnce, Misfire::Skip, None),
-        spec("cron", cron("*/2 * * * * *"), AtLeastOnce, RunAll::within(5 * second), None),
+        spec("cron", cron("*/2 * * * * *"), AtLeastOnce, Misfire::run_all(5 * second), None),
     ]
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]
 fn millis(period: u64) -> Schedule {
-    every(Duration::from_millis(period)).expect("a sound period").into()
+    every(Duration::from_millis(period)).expect("a sound period")
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]

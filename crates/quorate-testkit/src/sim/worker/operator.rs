@@ -4,8 +4,9 @@ use super::pool::{POOL, PoolSpec, pool_specs};
 use crate::sim::{Asked, Event, Referee, SeedRng, Told, scenario::true_wall};
 use quorate::{
     env::{Env, WallTime},
+    internals::JobAction,
     quorum::Quorum,
-    scheduler::{Accepted, HistoryEntry, JobAction, Jobs, JobsError},
+    scheduler::{Accepted, HistoryEntry, Jobs, JobsError},
 };
 use std::{
     collections::BTreeSet,

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
 use quorate::scheduler::{
-    Cron, Delivery, Job, Misfire, Overlap, Placement, RunAll, RunContext, RunOnce, Schedule, Scheduler, every,
+    Cron, Delivery, Job, Misfire, Overlap, Placement, RunContext, Schedule, Scheduler, every,
 };
 use std::{panic::resume_unwind, time::Duration};
 
@@ -40,7 +40,7 @@ impl PoolSpec {
 
     /// Returns `true` if every missed tick gets a catch-up run, however late.
     pub(in super::super) fn catches_up_all(&self) -> bool {
-        self.misfire == RunAll::within(FOR_GOOD)
+        self.misfire == Misfire::run_all(FOR_GOOD)
     }
 }
 
@@ -54,7 +54,7 @@ pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
         schedule: millis(period),
         placement: Placement::AnyWorker,
         delivery,
-        misfire: RunAll::within(FOR_GOOD),
+        misfire: Misfire::run_all(FOR_GOOD),
         overlap: Overlap::Queue,
         timeout: Some(second),
         history: LONG,
@@ -70,7 +70,7 @@ pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
     };
     let allow = PoolSpec {
         schedule: cron("*/2 * * * * *"),
-        misfire: RunOnce::within(4 * second),
+        misfire: Misfire::run_once(4 * second),
         overlap: Overlap::Allow,
         ..spec("any-allow", 1_000, AtMostOnce)
     };
@@ -97,7 +97,7 @@ pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
 
 #[expect(clippy::expect_used, reason = "written by hand")]
 fn millis(period: u64) -> Schedule {
-    every(Duration::from_millis(period)).expect("a period of more than zero").into()
+    every(Duration::from_millis(period)).expect("a period of more than zero")
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]

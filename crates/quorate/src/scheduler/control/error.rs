@@ -1,141 +1,165 @@
-use crate::scheduler::control::when;
-use crate::{
-    env::WallTime,
-    node::NameError,
-    plain::plain,
-    scheduler::{RecordError, RequestId, SpecError},
-    vote::Report,
+use crate::scheduler::{
+    control::request::RequestId,
+    schedule::{InvalidSchedule, Zone},
+    store::RecordError,
 };
-use std::{fmt, sync::Arc};
+use crate::{env::WallTime, node::NameError, plain::plain, vote::Report};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// The longest name that an error repeats, in bytes.
 const NAME_MAX: usize = 128;
 
-/// Why something could not be learnt of a job, or asked of its leader.
+/// The error of a read or a request of [`Jobs`](super::Jobs).
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobsError {
-    /// The group's name cannot be used.
+    /// The name of the group cannot be used.
     #[error(transparent)]
     Group(#[from] NameError),
     /// Fewer than a majority of the nodes answered.
     #[error("too few nodes answered: {0}")]
     NoMajority(Report),
     /// No leader of the group has registered a job of this name.
-    #[error("no job is called {:?} in group {:?}{}", plain(.name, NAME_MAX), plain(.group, NAME_MAX), Known(.nearest, .others))]
+    #[error(
+        "no job is called {:?} in group {:?}{}",
+        plain(.name, NAME_MAX),
+        plain(.group, NAME_MAX),
+        Suggestion { nearest, others }
+    )]
     UnknownJob {
         /// The name.
         name: Arc<str>,
         /// The group.
         group: Arc<str>,
-        /// The name that was probably meant.
+        /// The most similar name of a job.
         nearest: Option<Arc<str>>,
-        /// How many jobs there are.
+        /// The number of jobs of the group.
         others: usize,
     },
-    /// What was asked cannot be meant.
+    /// An argument cannot be used.
     #[error("{field} is {value}: {fix}")]
     Input {
-        /// Of which input.
+        /// The name of the argument.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it must be.
+        /// The fix.
         fix: &'static str,
     },
-    /// The request reached no node, and nothing will come of it.
-    #[error("the request was not posted, nothing will come of it: {report}")]
+    /// The request reached no node, so it will not be carried out.
+    #[error("the request was not posted, so it will not be carried out: {report}")]
     NotPosted {
-        /// What the nodes said.
+        /// The answers of the nodes.
         report: Report,
     },
-    /// The request did not reach a majority of nodes. Where it reached one, a leader may yet take it up.
+    /// The request did not reach a majority of the nodes. If it reached one, a leader may still accept it.
     #[error(
-        "the request {id} did not reach a majority; where it reached a node, a leader may take it up until {}: {report}",
-        when(*.until)
+        "the request {id} did not reach a majority; if it reached a node, a leader may accept it until {}: {report}",
+        utc(*.until)
     )]
     PerhapsPosted {
         /// The request.
         id: RequestId,
-        /// Until when it may be taken up.
+        /// The time until which a leader may accept it.
         until: WallTime,
-        /// What the nodes said last.
+        /// The last answers of the nodes.
         report: Report,
     },
-    /// The request was posted and no leader has answered yet.
-    #[error("the request {id} is posted and not answered: {}; it may be taken up until {}", Leads(.leader), when(*.until))]
+    /// The request was posted, and no leader has answered it yet.
+    #[error("the request {id} is posted and not answered: {}; a leader may accept it until {}", Leader(.leader), utc(*.until))]
     Unanswered {
         /// The request.
         id: RequestId,
-        /// Who leads, if anybody does.
+        /// The worker that leads, if there is a leader.
         leader: Option<Arc<str>>,
-        /// Until when it may be taken up.
+        /// The time until which a leader may accept it.
         until: WallTime,
     },
-    /// The request was posted, and only an operator can fix what keeps its answer from being read.
-    #[error("the request {id} is posted, and its answer cannot be read; it may be taken up until {}: {report}", when(*.until))]
+    /// The request was posted, and its answer cannot be read because of an error that only an operator can fix.
+    #[error("the request {id} is posted, and its answer cannot be read; a leader may accept it until {}: {report}", utc(*.until))]
     AnswerUnread {
         /// The request.
         id: RequestId,
-        /// Until when a leader may take it up.
+        /// The time until which a leader may accept it.
         until: WallTime,
         /// The outcome of the last read on each node.
         report: Report,
     },
-    /// The leader will not do it.
-    #[error("the leader refuses: {}", plain(.why, 1024))]
+    /// The leader refused the request.
+    #[error("the leader refuses: {}", plain(.reason, 1024))]
     Refused {
         /// The request.
         id: RequestId,
-        /// Why.
-        why: Arc<str>,
+        /// The reason.
+        reason: Arc<str>,
     },
-    /// What stands in the ledger cannot be read.
-    #[error(transparent)]
-    Record(#[from] RecordError),
+    /// A record in the ledger cannot be read.
+    #[error("{reason}")]
+    Record {
+        /// The record, and the reason.
+        reason: String,
+    },
     /// The schedule of a job cannot be read from its row.
-    #[error("the schedule of job {:?} cannot be told from here: {why}", plain(.job, NAME_MAX))]
+    #[error("the schedule of job {:?} cannot be read from the ledger: {reason}", plain(.job, NAME_MAX))]
     Schedule {
         /// The job.
         job: Arc<str>,
-        /// Why not.
-        why: UnknownSchedule,
+        /// The reason.
+        reason: InvalidSchedule,
     },
 }
 
-/// Why a schedule cannot be read from a job's row.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum UnknownSchedule {
-    /// It is code of the worker's own, or the row was written by an old version.
-    #[error(
-        "its row holds no schedule that can be read; it is a timetable of the worker's own, or was registered by an older version"
-    )]
-    Absent,
-    /// It cannot be read.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
+impl JobsError {
+    pub(super) fn unreadable(error: RecordError) -> Self {
+        Self::Record { reason: error.to_string() }
+    }
 }
 
-struct Known<'a>(&'a Option<Arc<str>>, &'a usize);
+impl FromStr for RequestId {
+    type Err = JobsError;
+    fn from_str(text: &str) -> Result<Self, JobsError> {
+        Self::parse(text).ok_or_else(|| JobsError::Input {
+            field: "the request id",
+            value: format!("{:?}", plain(text, 64)),
+            fix: "use the 32 hexadecimal digits, in lower case, of the accepted request",
+        })
+    }
+}
 
-impl fmt::Display for Known<'_> {
+impl TryFrom<String> for RequestId {
+    type Error = JobsError;
+    fn try_from(text: String) -> Result<Self, JobsError> {
+        text.parse()
+    }
+}
+
+struct Suggestion<'a> {
+    nearest: &'a Option<Arc<str>>,
+    others: &'a usize,
+}
+
+impl fmt::Display for Suggestion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(Some(near), _) => write!(f, "; did you mean {:?}?", plain(near, NAME_MAX)),
-            Self(None, 0) => f.write_str("; it has no jobs yet: has a worker with jobs led it?"),
-            Self(None, some) => write!(f, "; list its {some} with `quorate jobs list`"),
+        match (self.nearest, self.others) {
+            (Some(name), _) => write!(f, "; did you mean {:?}?", plain(name, NAME_MAX)),
+            (None, 0) => f.write_str("; it has no jobs yet: has a worker with jobs led it?"),
+            (None, others) => write!(f, "; list its {others} with `quorate jobs list`"),
         }
     }
 }
 
-struct Leads<'a>(&'a Option<Arc<str>>);
+struct Leader<'a>(&'a Option<Arc<str>>);
 
-impl fmt::Display for Leads<'_> {
+impl fmt::Display for Leader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(leader) => write!(f, "{:?} leads and has not taken it up", plain(leader, NAME_MAX)),
-            None => f.write_str("nobody leads"),
+            Some(leader) => write!(f, "the leader {:?} has not accepted it", plain(leader, NAME_MAX)),
+            None => f.write_str("there is no leader"),
         }
     }
+}
+
+/// Formats a time for people, in UTC.
+pub(super) fn utc(at: WallTime) -> String {
+    Zone::UTC.format(at)
 }

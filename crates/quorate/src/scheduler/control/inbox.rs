@@ -1,151 +1,158 @@
-//! The leader's end of the inbox: the shell around [`Classification`](super::classify::Classification).
+//! The leader's side of the inbox: the shell around [`Classification`](super::classify::Classification).
 //!
-//! # What is not guaranteed
+//! # Not guaranteed
 //!
-//! That a request is heard: between its posting and its end of validity somebody must lead and reach a majority. A
-//! request may be handed to several leaders in turn; that it is carried out once is for them, by its id.
+//! A leader reads a request only if it can reach a majority between the posting of the request and the end of its validity.
+//! A request may be passed to several leaders in turn. Each of them recognizes it by its id and carries it out once.
 
-use crate::scheduler::control::classify::{self, Classification, Step};
+use crate::scheduler::control::{
+    classify::{self, Classification, Step},
+    pending::IncomingRequest,
+    request::{JobRequest, JobResponse},
+};
 use crate::{
     election::Term,
     env::{BootTime, Env},
     ledger::{Ledger, LedgerError},
-    scheduler::{JobRequest, JobResponse, control::IncomingRequest},
 };
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// And where too few nodes answer.
-const LOOK_EVERY_AWAY: Duration = Duration::from_secs(1);
-/// Between two prunings.
+/// The time between two reads.
+const READ_EVERY: Duration = Duration::from_millis(250);
+/// The time after a read that too few nodes answered.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+/// The time between two prunings.
 const INBOX_PRUNE_EVERY: Duration = Duration::from_secs(60);
 
-/// The part of a group's ledger that takes requests.
+/// Returns the part of a group's ledger that stores requests.
 pub(in crate::scheduler) fn part(ledger: &Ledger) -> Ledger {
     ledger.part("inbox")
 }
 
-/// Hands the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term is told to
-/// stop or nobody takes requests any more.
-pub(in crate::scheduler) async fn tend(ledger: Ledger, term: Term, asked: mpsc::Sender<IncomingRequest>) {
+/// Passes the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term steps down or
+/// the leader drops the receiver.
+pub(in crate::scheduler) async fn serve_inbox(
+    ledger: Ledger,
+    term: Term,
+    leader: mpsc::Sender<IncomingRequest>,
+) {
     let inbox = part(&ledger);
     let env = term.env().clone();
-    let mut clerk = Clerk {
+    let mut server = InboxServer {
         env: &env,
         ledger: &ledger,
         inbox: &inbox,
         term: &term,
-        triage: Classification::default(),
-        asked,
+        classification: Classification::default(),
+        leader,
         pending: FuturesUnordered::new(),
         prune_at: env.now() + INBOX_PRUNE_EVERY,
     };
     tokio::select! { biased;
         () = term.step_down_token().cancelled() => {}
-        () = clerk.serve() => {}
+        () = server.serve() => {}
     }
 }
 
-/// What came of a request that is with the leader.
-type Given = (JobRequest, Option<JobResponse>);
+/// A request that was passed to the leader, and the leader's answer.
+type LeaderAnswer = (JobRequest, Option<JobResponse>);
 
-struct Clerk<'a> {
+struct InboxServer<'a> {
     env: &'a Env,
     ledger: &'a Ledger,
     inbox: &'a Ledger,
     term: &'a Term,
-    triage: Classification,
-    asked: mpsc::Sender<IncomingRequest>,
-    pending: FuturesUnordered<BoxFuture<'static, Given>>,
+    classification: Classification,
+    leader: mpsc::Sender<IncomingRequest>,
+    pending: FuturesUnordered<BoxFuture<'static, LeaderAnswer>>,
     prune_at: BootTime,
 }
 
-impl Clerk<'_> {
+impl InboxServer<'_> {
     async fn serve(&mut self) {
-        let mut look_at = self.env.now();
-        while !self.asked.is_closed() {
+        let mut read_at = self.env.now();
+        while !self.leader.is_closed() {
             tokio::select! { biased;
                 Some((request, answer)) = self.pending.next() => {
-                    self.triage.answered(request.id, answer.clone());
+                    self.classification.answered(request.id, answer.clone());
                     if let Some(answer) = answer {
                         self.write(&request, &answer).await;
                     }
                 }
-                () = self.env.sleep_until(look_at) => {
-                    let pause = self.look().await;
-                    look_at = self.env.now() + pause;
+                () = self.env.sleep_until(read_at) => {
+                    let pause = self.read().await;
+                    read_at = self.env.now() + pause;
                 }
             }
         }
     }
 
-    /// Looks once; for how long not to look again.
-    async fn look(&mut self) -> Duration {
+    /// Reads the inbox once, and returns the time until the next read.
+    async fn read(&mut self) -> Duration {
         let answers = match self.inbox.read().await {
             Ok(answers) => answers,
             Err(error) => {
-                tracing::debug!(group = &**self.term.group(), "the inbox cannot be read: {error}");
-                return LOOK_EVERY_AWAY;
+                tracing::debug!(group = &**self.term.group(), "cannot read the inbox: {error}");
+                return READ_AGAIN;
             }
         };
         let now = self.term.quorum().wall();
-        let mut late = Vec::new();
-        for step in self.triage.look(&answers, now) {
+        let mut expired = Vec::new();
+        for step in self.classification.update(&answers, now) {
             match step {
-                Step::Ask(request) => self.ask(request).await,
+                Step::PassOn(request) => self.pass_on(request).await,
                 Step::Answer(request, answer) => self.write(&request, &answer).await,
-                Step::TooLate(request) => late.push(request),
+                Step::Expired(request) => expired.push(request),
                 Step::Unreadable(key, error) => {
                     let key = crate::plain::plain(&key, 80);
-                    tracing::warn!(group = &**self.term.group(), key, "left alone in the inbox: {error}");
+                    tracing::warn!(group = &**self.term.group(), key, "ignored in the inbox: {error}");
                 }
             }
         }
-        if !late.is_empty() {
-            self.too_late(&late).await;
+        if !expired.is_empty() {
+            self.answer_expired(&expired).await;
         }
         if self.env.now() >= self.prune_at
             && let Some(below) = classify::prune_below(&answers, now)
         {
             self.prune_at = self.env.now() + INBOX_PRUNE_EVERY;
             if let Err(error) = self.inbox.prune(Default::default(), below).await {
-                tracing::debug!(group = &**self.term.group(), "the inbox was not pruned: {error}");
+                tracing::debug!(group = &**self.term.group(), "cannot prune the inbox: {error}");
             }
         }
-        LOOK_EVERY
+        READ_EVERY
     }
 
-    async fn ask(&mut self, request: JobRequest) {
+    async fn pass_on(&mut self, request: JobRequest) {
         let by = crate::plain::plain(&request.by, 80);
-        tracing::info!(group = &**self.term.group(), id = %request.id, by, "asked: {:?}", request.what);
+        tracing::info!(group = &**self.term.group(), id = %request.id, by, "request: {:?}", request.what);
         let (reply, answer) = oneshot::channel();
-        if self.asked.send(IncomingRequest { request: request.clone(), reply }).await.is_ok() {
+        if self.leader.send(IncomingRequest { request: request.clone(), reply }).await.is_ok() {
             self.pending.push(Box::pin(async move { (request, answer.await.ok()) }));
         }
     }
 
-    /// An earlier leader may have taken them up in time, and died before it answered: then that is in the ledger, which is
-    /// read once for all of them.
-    async fn too_late(&mut self, requests: &[JobRequest]) {
+    /// Answers requests that have expired. An earlier leader may have accepted one in time, and ended before it answered.
+    /// The ledger then has the answer; it is read once for all requests.
+    async fn answer_expired(&mut self, requests: &[JobRequest]) {
         let ledger = self.ledger.read().await;
         for request in requests {
-            // Where it cannot be read, it is looked at again.
-            let answer = ledger.as_ref().ok().map(|ledger| classify::late(ledger, request));
-            self.triage.answered(request.id, answer.clone());
+            // Without a readable ledger there is no answer: the next read classifies the request again.
+            let answer = ledger.as_ref().ok().map(|ledger| classify::answer_to_expired(ledger, request));
+            self.classification.answered(request.id, answer.clone());
             if let Some(answer) = answer {
                 self.write(request, &answer).await;
             }
         }
     }
 
-    /// Writes the answer over the request. What fails is seen to stand by the next look, and is written again.
+    /// Writes the answer over the request. If the write fails, the next read finds the request again and repeats the write.
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
-        let (seen, record) = (classify::asking(request), classify::answering(request, answer));
+        let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&classify::key(request.id), Some(&seen), &record).await {
-            // An earlier leader's answer stands where ours does not: it says the same, for the id is one.
+            // A stored answer of an earlier leader has the same meaning, because the id is unique.
             Ok(()) | Err(LedgerError::Standing(_)) => {}
             Err(error) => {
                 tracing::debug!(group = &**self.term.group(), id = %request.id, "not answered yet: {error}");

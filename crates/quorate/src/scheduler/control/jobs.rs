@@ -1,6 +1,13 @@
-use crate::scheduler::control::{
-    JobStatus, JobsError, RunStatus, UnknownSchedule, classify, inbox,
-    status::{self, nearest},
+use crate::scheduler::{
+    control::{
+        classify,
+        error::{JobsError, utc},
+        inbox,
+        request::{JobAction, JobRequest, JobResponse, RequestId},
+        status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
+    },
+    schedule::Schedule,
+    store::HistoryEntry,
 };
 use crate::{
     claim::{SlotId, Slots},
@@ -9,36 +16,49 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError},
     node::Cause,
     quorum::Quorum,
-    scheduler::{HistoryEntry, JobAction, JobRequest, JobResponse, JobRow, RequestId, Schedule},
     vote::{NodeOutcome, Report},
 };
 use futures_util::{StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How long an answer is waited for, unless told otherwise.
+/// The default time to wait for an answer.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long a request may be taken up, unless told otherwise.
+/// The default validity of a request.
 const VALID_FOR: Duration = Duration::from_secs(60);
-/// Between two attempts to post, and two looks for an answer.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Of so many jobs the histories are read for a list, and no more: each is a read of its own.
+/// The time between two attempts to post a request, and between two reads of its answer.
+const RETRY_EVERY: Duration = Duration::from_millis(100);
+/// The maximal number of jobs for which a list includes the histories, because each history is a read of its own.
 const HISTORIES_MAX: usize = 256;
-/// How many of them are read at a time.
-const AT_A_TIME: usize = 16;
-/// How many ends a status tells.
+/// The number of histories that are read at a time.
+const CONCURRENT_READS: usize = 16;
+/// The number of history entries in a status.
 const LAST_MAX: usize = 5;
 
-/// The jobs of a group, seen and operated from any worker, whether or not it has jobs itself.
+/// The jobs of a group, read and controlled from any worker, also one without jobs.
 ///
-/// What is read was true a moment ago. What is asked goes through an inbox in the ledger to whoever leads; the leader
-/// takes it up within half a second, once. Reading needs no marker and works with
+/// A status may be out of date when it is returned. A request goes to the leader through an inbox in the ledger. The leader
+/// accepts it within half a second, and carries it out once. A request that reached a node may be carried out although the
+/// caller got an error; the error says until when. Reading needs no marker and works with
 /// [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
+///
+/// ```
+/// use quorate::{Quorum, scheduler::{Jobs, JobsError}};
+///
+/// # async fn example(quorum: &Quorum) -> Result<(), JobsError> {
+/// let jobs = Jobs::new(quorum, "billing")?;
+/// for job in jobs.list().await? {
+///     println!("{}: {}, next {:?}", job.name, job.schedule, job.next);
+/// }
+/// jobs.pause("nightly").await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Jobs {
     quorum: Quorum,
     group: Arc<str>,
     ledger: Ledger,
-    by: Arc<str>,
+    requester: Arc<str>,
     wait: Duration,
     valid_for: Duration,
 }
@@ -46,135 +66,143 @@ pub struct Jobs {
 /// A request that the leader has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// The request: under this id what comes of it stands in the history.
+    /// The request. The history has the outcome of its runs under this id.
     pub id: RequestId,
-    /// What the leader says, for people.
+    /// The answer of the leader, for people.
     pub text: Arc<str>,
-    /// How many runs it makes, or has told to stop.
+    /// The number of runs that the request makes or cancels.
     pub count: u64,
 }
 
 impl Jobs {
-    /// The jobs of `group`.
+    /// Returns the jobs of `group`.
     ///
     /// # Errors
-    /// [`JobsError::Group`] where the name cannot be used.
+    /// [`JobsError::Group`] if the name cannot be used.
     pub fn new(quorum: &Quorum, group: &str) -> Result<Self, JobsError> {
         let ledger = Ledger::new(quorum, group)?;
-        let by = Arc::clone(&quorum.config().worker);
-        Ok(Self { quorum: quorum.clone(), group: group.into(), ledger, by, wait: WAIT, valid_for: VALID_FOR })
+        let requester = Arc::clone(&quorum.config().worker);
+        Ok(Self {
+            quorum: quorum.clone(),
+            group: group.into(),
+            ledger,
+            requester,
+            wait: WAIT,
+            valid_for: VALID_FOR,
+        })
     }
 
-    /// Who asks, for logs and for the rows of paused jobs. Default the worker's name.
+    /// Sets the requester, which the leader logs and [`JobStatus::paused_by`] shows. Default the name of the worker.
     #[must_use]
-    pub fn by(mut self, who: &str) -> Self {
-        self.by = crate::plain::plain(who, 128).into();
+    pub fn requester(mut self, name: &str) -> Self {
+        self.requester = crate::plain::plain(name, 128).into();
         self
     }
 
-    /// How long an answer is waited for. Default 10 s.
+    /// Sets the time to wait for an answer. Default 10 s.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// For how long a leader may take up a request after it was asked; half an hour at most. Default 60 s.
+    /// Sets the time for which a leader may accept a request after it was sent; half an hour at most. Default 60 s.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = time.min(classify::VALID_MAX);
         self
     }
 
-    /// The group.
+    /// Returns the name of the group.
     pub fn group(&self) -> &Arc<str> {
         &self.group
     }
 
-    /// All jobs that a leader of the group has registered, by name, each with its newest end. (Of more than 256 jobs the
-    /// ends are not read: see [`Jobs::show`] and [`Jobs::history`].)
+    /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its history. If
+    /// there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and [`Jobs::history`].
     ///
     /// # Errors
     /// [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn list(&self) -> Result<Vec<JobStatus>, JobsError> {
         let jobs = self.read().await?;
+        let now = self.now();
         if jobs.len() > HISTORIES_MAX {
-            return Ok(jobs.into_values().collect());
+            return Ok(jobs.into_iter().map(|(name, job)| job.into_status(name, now, Vec::new())).collect());
         }
-        let ends = jobs.into_values().map(|job| async {
-            let last = self.ends(&job.name).await?.into_iter().rev().take(1).collect();
-            Ok(JobStatus { last, ..job })
+        let statuses = jobs.into_iter().map(|(name, job)| async move {
+            let last = self.entries(&name).await?.into_iter().rev().take(1).collect();
+            Ok(job.into_status(name, now, last))
         });
-        let told: Vec<Result<JobStatus, JobsError>> = stream::iter(ends).buffered(AT_A_TIME).collect().await;
-        told.into_iter().collect()
+        let read: Vec<Result<JobStatus, JobsError>> =
+            stream::iter(statuses).buffered(CONCURRENT_READS).collect().await;
+        read.into_iter().collect()
     }
 
-    /// One job, with its five newest ends.
+    /// Returns one job, with the five newest entries of its history.
     ///
     /// # Errors
     /// [`JobsError::UnknownJob`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn show(&self, job: &str) -> Result<JobStatus, JobsError> {
         let found = self.find(job).await?;
-        let last = self.ends(job).await?.into_iter().rev().take(LAST_MAX).collect();
-        Ok(JobStatus { last, ..found })
+        let now = self.now();
+        let last = self.entries(job).await?.into_iter().rev().take(LAST_MAX).collect();
+        Ok(found.into_status(job.into(), now, last))
     }
 
-    /// The `limit` newest entries of a job's history, newest first.
+    /// Returns the `limit` newest entries of a job's history, newest first.
     ///
     /// # Errors
-    /// [`JobsError::UnknownJob`] where neither the job nor a history of it is known; [`JobsError::NoMajority`].
+    /// [`JobsError::UnknownJob`] if the ledger has neither the job nor a history of it; [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<HistoryEntry>, JobsError> {
-        let ends = self.ends(job).await?;
-        if ends.is_empty() {
-            // A job that is known and has not ended yet, or none.
+        let entries = self.entries(job).await?;
+        if entries.is_empty() {
+            // The job may be registered without an ended run, or unknown.
             self.find(job).await?;
         }
-        Ok(ends.into_iter().rev().take(limit).collect())
+        Ok(entries.into_iter().rev().take(limit).collect())
     }
 
-    /// The first `count` ticks of a job that are later than `from`, by the schedule in its row.
+    /// Returns the first `count` ticks of a job that are later than `from`, by the schedule in the ledger.
     ///
     /// # Errors
     /// [`JobsError::UnknownJob`], [`JobsError::Schedule`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn next(&self, job: &str, from: WallTime, count: usize) -> Result<Vec<WallTime>, JobsError> {
         Ok(self.schedule(job).await?.upcoming(from, count).collect())
     }
 
-    /// The schedule in a job's row.
+    /// Returns the schedule of a job from the ledger.
     ///
     /// # Errors
     /// [`JobsError::UnknownJob`], [`JobsError::Schedule`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn schedule(&self, job: &str) -> Result<Schedule, JobsError> {
         let found = self.find(job).await?;
-        let puzzle = |why| JobsError::Schedule { job: job.into(), why };
-        let spec = spec(&found.row).ok_or_else(|| puzzle(UnknownSchedule::Absent))?;
-        Schedule::from_spec(spec).map_err(|error| puzzle(error.into()))
+        found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
     }
 
-    /// Skips the job's ticks from now on, whoever leads. What runs goes on.
+    /// Skips the job's ticks from now on, under every leader, until it is resumed. Active runs go on.
     ///
     /// # Errors
-    /// [`JobsError`], which says whether anything may come of it yet.
+    /// [`JobsError`], which says whether a leader may still carry the request out.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the request posted or not: a leader may take it up while it is valid.
+    /// If it is dropped, the request may have been posted, and a leader may accept it while it is valid.
     pub async fn pause(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.ask(JobAction::Pause { job: job.into() }).await
+        self.send(JobAction::Pause { job: job.into() }).await
     }
 
     /// Runs the job's ticks again from now on.
@@ -185,13 +213,15 @@ impl Jobs {
     /// # Cancel safety
     /// As [`Jobs::pause`].
     pub async fn resume(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.ask(JobAction::Resume { job: job.into() }).await
+        self.send(JobAction::Resume { job: job.into() }).await
     }
 
-    /// Runs the job once now, beside its schedule. Accepted means that the request stands on a majority: it starts as soon
-    /// as no run of the job goes on that it may not run beside, in turns with ticks that wait, under a later leader if need
-    /// be. It does not start where it is cancelled, or where the job is removed before (the history tells of it); nor where
-    /// the nodes forget it, or no leader for long knows the job. What came of it is in the history.
+    /// Runs the job once now, beside its schedule.
+    ///
+    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits it, in turns
+    /// with ticks that wait, if necessary under a later leader. It does not start if it is cancelled or the job is removed
+    /// before (the history records that), nor if the nodes forget it, or if no leader knows the job for a long time. The
+    /// history has the outcome.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -199,14 +229,14 @@ impl Jobs {
     /// # Cancel safety
     /// As [`Jobs::pause`].
     pub async fn trigger(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.ask(JobAction::Trigger { job: job.into() }).await
+        self.send(JobAction::Trigger { job: job.into() }).await
     }
 
-    /// Runs the job for each of its ticks from `from`, itself included, to `until`, itself excluded, oldest first, whether
-    /// or not they have run before.
+    /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), oldest first, also for ticks
+    /// that have run before. A back-fill of more than 1,000 ticks is refused.
     ///
     /// # Errors
-    /// As [`Jobs::pause`]; [`JobsError::Input`] for a span that is none.
+    /// As [`Jobs::pause`]; [`JobsError::Input`] if `until` is not later than `from`.
     ///
     /// # Cancel safety
     /// As [`Jobs::pause`].
@@ -214,15 +244,15 @@ impl Jobs {
         if from >= until {
             return Err(JobsError::Input {
                 field: "until",
-                value: super::when(until),
-                fix: "the span ends before it begins; give a time later than `from`",
+                value: utc(until),
+                fix: "the span ends before it begins; use a time later than `from`",
             });
         }
-        self.ask(JobAction::Backfill { job: job.into(), from, until }).await
+        self.send(JobAction::Backfill { job: job.into(), from, until }).await
     }
 
-    /// Tells what runs of the job to stop, or the run of one tick only; without a tick also gives up what was asked for and
-    /// has not begun. Of a run on another worker that worker stops it when it next reads its record, about once a second.
+    /// Cancels the job's active runs, or only the run of one tick. Without a tick, it also cancels requested runs that have
+    /// not started. Another worker stops its run when it next reads the record of the run, about once a second.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -230,26 +260,31 @@ impl Jobs {
     /// # Cancel safety
     /// As [`Jobs::pause`].
     pub async fn cancel(&self, job: &str, tick: Option<WallTime>) -> Result<Accepted, JobsError> {
-        self.ask(JobAction::Cancel { job: job.into(), tick }).await
+        self.send(JobAction::Cancel { job: job.into(), tick }).await
     }
 
-    async fn ask(&self, what: JobAction) -> Result<Accepted, JobsError> {
-        // Told at once rather than after a leader has been waited for.
+    async fn send(&self, what: JobAction) -> Result<Accepted, JobsError> {
+        // An unknown job is reported at once, before the wait for a leader.
         self.find(what.job()).await?;
         let env = self.quorum.env();
         let deadline = env.now() + self.wait;
         let id = RequestId::random(env);
-        let request =
-            JobRequest { id, by: Arc::clone(&self.by), at: self.now(), valid_for: self.valid_for, what };
+        let request = JobRequest {
+            id,
+            by: Arc::clone(&self.requester),
+            at: self.now(),
+            valid_for: self.valid_for,
+            what,
+        };
         let request = self.post(request, deadline).await?;
         let inbox = inbox::part(&self.ledger);
         loop {
             match inbox.read().await {
                 Ok(answers) => {
                     if let Some(answer) = classify::answer_to(&answers, id) {
-                        return match answer? {
+                        return match answer.map_err(JobsError::unreadable)? {
                             JobResponse::Accepted { text, count } => Ok(Accepted { id, text, count }),
-                            JobResponse::Refused { why } => Err(JobsError::Refused { id, why }),
+                            JobResponse::Refused { why: reason } => Err(JobsError::Refused { id, reason }),
                         };
                     }
                 }
@@ -257,58 +292,58 @@ impl Jobs {
                     let until = classify::valid_until(&request);
                     return Err(JobsError::AnswerUnread { id, until, report });
                 }
-                // A read that fails otherwise says nothing about the answer.
+                // Any other failure of the read says nothing about the answer.
                 Err(_) => {}
             }
             if env.now() >= deadline {
                 return Err(self.unanswered(&request).await);
             }
-            env.sleep(ASK_AGAIN).await;
+            env.sleep(RETRY_EVERY).await;
         }
     }
 
-    /// Posts the request to a majority; gives it as it stands there.
+    /// Posts the request to a majority, and returns it as it is stored there.
     async fn post(&self, mut request: JobRequest, deadline: BootTime) -> Result<JobRequest, JobsError> {
         let (env, inbox) = (self.quorum.env(), inbox::part(&self.ledger));
         let mut seen = None;
-        let mut perhaps = false;
+        let mut may_be_posted = false;
         loop {
-            let record = classify::asking(&request);
+            let record = classify::request_record(&request);
             let report = match inbox.write(&classify::key(request.id), seen.as_ref(), &record).await {
                 Ok(()) => return Ok(request),
-                // A leader has answered what reached a minority.
-                Err(LedgerError::Standing(standing)) if standing.last => return Ok(request),
-                Err(LedgerError::Standing(standing)) => {
-                    seen = Some(standing);
+                // A leader has answered a request that reached a minority.
+                Err(LedgerError::Standing(stored)) if stored.last => return Ok(request),
+                Err(LedgerError::Standing(stored)) => {
+                    seen = Some(stored);
                     continue;
                 }
-                // Too few nodes remember this moment yet, for they have only just begun to; they will the next.
+                // The memory of too few nodes covers this time, because it has only just begun. It will cover a later time.
                 Err(LedgerError::Forgotten(report)) => {
-                    perhaps = true;
+                    may_be_posted = true;
                     seen = Some(record);
                     request.at = self.now().max(request.at + Duration::from_micros(1));
                     report
                 }
                 Err(LedgerError::NoMajority(report)) => report,
-                // The inbox is sealed by nobody.
+                // No leader seals the inbox.
                 Err(error @ LedgerError::Superseded { .. }) => {
                     return Err(JobsError::Input {
                         field: "group",
                         value: format!("{:?} ({error})", self.group),
-                        fix: "its inbox was written by something else; is the group's name a job's part?",
+                        fix: "another program wrote the inbox of the group; use another name for the group",
                     });
                 }
             };
-            perhaps |= report.count(may_have_it) > 0;
+            may_be_posted |= report.count(may_store_it) > 0;
             if env.now() >= deadline || report.is_permanent() {
-                return Err(self.not_posted(&request, report, perhaps));
+                return Err(self.not_posted(&request, report, may_be_posted));
             }
-            env.sleep(ASK_AGAIN).await;
+            env.sleep(RETRY_EVERY).await;
         }
     }
 
-    fn not_posted(&self, request: &JobRequest, report: Report, perhaps: bool) -> JobsError {
-        match perhaps {
+    fn not_posted(&self, request: &JobRequest, report: Report, may_be_posted: bool) -> JobsError {
+        match may_be_posted {
             true => {
                 JobsError::PerhapsPosted { id: request.id, until: classify::valid_until(request), report }
             }
@@ -324,18 +359,18 @@ impl Jobs {
         JobsError::Unanswered { id: request.id, leader, until: classify::valid_until(request) }
     }
 
-    /// Whether there is such a job.
+    /// Checks that the group has a job of this name.
     ///
     /// # Errors
     /// [`JobsError::UnknownJob`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
-    pub async fn known(&self, job: &str) -> Result<(), JobsError> {
+    /// Safe: it only reads.
+    pub async fn check_exists(&self, job: &str) -> Result<(), JobsError> {
         self.find(job).await.map(|_| ())
     }
 
-    async fn find(&self, job: &str) -> Result<JobStatus, JobsError> {
+    async fn find(&self, job: &str) -> Result<RegisteredJob, JobsError> {
         let mut jobs = self.read().await?;
         jobs.remove(job).ok_or_else(|| JobsError::UnknownJob {
             name: job.into(),
@@ -345,7 +380,7 @@ impl Jobs {
         })
     }
 
-    async fn read(&self) -> Result<BTreeMap<Arc<str>, JobStatus>, JobsError> {
+    async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
         let answers = answers(self.ledger.read().await)?;
         let mut jobs = status::jobs(&answers);
         let open = status::open(&answers);
@@ -356,39 +391,34 @@ impl Jobs {
             horizon: tick.open.horizon,
         };
         let slots: Vec<SlotId> = open.iter().map(slot).collect();
-        let shown = Slots::look(&self.quorum, &self.group, &slots).await;
-        for (tick, shown) in open.into_iter().zip(shown) {
-            let taken = shown.filter(|shown| shown.counted && shown.ended.is_none());
+        let slots = Slots::look(&self.quorum, &self.group, &slots).await;
+        for (tick, slot) in open.into_iter().zip(slots) {
+            let taken = slot.filter(|slot| slot.counted && slot.ended.is_none());
             if let (Some(taken), Some(job)) = (taken, jobs.get_mut(&tick.job)) {
                 let holder = taken.holder.as_ref();
-                let worker =
-                    holder.map_or_else(|| "a worker that is gone".into(), |owner| owner.worker().into());
+                let worker = holder.map_or_else(|| "an unknown worker".into(), |owner| owner.worker().into());
                 let (request, term) = (tick.request, tick.open.term);
                 let orphaned = taken.free;
-                job.running.push(RunStatus { tick: tick.tick, request, worker, term, since: None, orphaned });
+                job.running.push(RunStatus { tick: tick.tick, request, worker, term, orphaned });
                 job.running.sort_by_key(|run| (run.tick, run.request));
             }
         }
         Ok(jobs)
     }
 
-    /// A job's history, oldest first.
-    async fn ends(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
+    /// Returns a job's history, oldest first.
+    async fn entries(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
         let part = self.ledger.part(&HistoryEntry::part(job));
         Ok(HistoryEntry::merge(&answers(part.read().await)?).0)
     }
 
     fn now(&self) -> WallTime {
-        // The leader judges by the quorum's clock whether a request comes in time.
+        // The leader uses the quorum's clock to decide whether a request is valid.
         self.quorum.wall()
     }
 }
 
-fn spec(row: &JobRow) -> Option<&crate::scheduler::ScheduleSpec> {
-    row.spec.as_ref()
-}
-
-/// A read knows of no other trouble than too few answers.
+/// Converts the error of a read, which fails only if too few nodes answer.
 fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
@@ -398,8 +428,8 @@ fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, Jo
     })
 }
 
-/// Whether a node may have what it was asked to write, though it has not said so.
-fn may_have_it(outcome: &NodeOutcome) -> bool {
+/// Returns whether a node may store a record although it did not confirm the write.
+fn may_store_it(outcome: &NodeOutcome) -> bool {
     match outcome {
         NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => {
             true

@@ -1,17 +1,17 @@
-//! Jobs operated while they run: seen, paused, triggered, made to catch up, cancelled, from any worker.
+//! Reads and controls jobs while they run, from any worker: status, history, pause, trigger, back-fill, cancel.
 //!
-//! # What is not guaranteed
+//! # Not guaranteed
 //!
-//! A look is no lock: what [`Jobs`] shows was true a moment ago, and *running* means started and not recorded as ended.
-//! A request needs a leader that reaches a majority while it is valid. One that was posted to some node may be carried
-//! out though whoever asked was told of an error: the error says until when. It is never carried out twice.
+//! A read takes no lock. A status of [`Jobs`] may be out of date, and *running* means started and not recorded as ended.
+//! A request needs a leader that reaches a majority while the request is valid. A request that reached a node may be
+//! carried out although the caller got an error; the error says until when. It is never carried out twice.
 //!
-//! # How
+//! # Protocol
 //!
-//! Beside a group's ledger stands its *inbox*, which nobody seals. Whoever asks writes the request to a majority there,
-//! under a random id. The leader looks every quarter of a second, hands what is new to its scheduler, and writes the
-//! answer over the request, where whoever asked finds it. What is to be done with each request is decided by a pure
-//! function, `triage`.
+//! Beside the ledger of a group there is its *inbox*, which no leader seals. A caller writes its request to a majority
+//! there, under a random id. The leader reads the inbox every quarter of a second, passes new requests to its scheduler, and
+//! writes the answer over the request, where the caller finds it. A pure function, in `classify`, decides what to do with
+//! each request.
 
 mod classify;
 mod error;
@@ -21,16 +21,9 @@ mod pending;
 mod request;
 mod status;
 
-pub use error::{JobsError, UnknownSchedule};
-pub(super) use inbox::tend;
+pub use error::JobsError;
+pub(super) use inbox::serve_inbox;
 pub use jobs::{Accepted, Jobs};
 pub(super) use pending::IncomingRequest;
-pub use request::{JobAction, JobRequest, JobResponse, RequestId, RequestIdError};
+pub use request::{JobAction, JobRequest, JobResponse, RequestId};
 pub use status::{JobStatus, RunStatus};
-
-use crate::env::WallTime;
-
-/// A time for people, in UTC.
-fn when(at: WallTime) -> String {
-    super::Zone::UTC.format(at)
-}

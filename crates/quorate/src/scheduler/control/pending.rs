@@ -1,8 +1,8 @@
-use crate::scheduler::{JobRequest, JobResponse};
+use crate::scheduler::control::request::{JobRequest, JobResponse};
 use tokio::sync::oneshot;
 
-/// A request that has reached the leader, and where its answer goes. (Where nobody waits for it any more, it is
-/// carried out all the same.)
+/// A request that has reached the leader, with the channel for its answer. If the receiver is dropped, the request is
+/// carried out nevertheless.
 #[derive(Debug)]
 pub(in crate::scheduler) struct IncomingRequest {
     pub(in crate::scheduler) request: JobRequest,

@@ -1,22 +1,31 @@
 use crate::env::{Env, WallTime};
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-/// Which request: 128 random bits, as 32 hexadecimal digits. It also keys the runs that the request makes, so
-/// that a request that is sent twice, or taken up by two leaders, runs nothing twice.
+/// The id of a request: 128 random bits, written as 32 hexadecimal digits.
+///
+/// It also keys the runs that the request makes. A request that is sent twice, or accepted by two leaders, runs nothing
+/// twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(u128);
 
 impl RequestId {
-    /// A new one, from the environment's randomness.
-    pub fn random(env: &Env) -> Self {
+    /// Returns a new id, from the environment's randomness.
+    pub(crate) fn random(env: &Env) -> Self {
         Self(u128::from(env.random()) << 64 | u128::from(env.random()))
     }
 
-    /// The id of this number.
+    /// Returns the id with this number.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
+    }
+
+    /// Parses the 32 hexadecimal digits, in lower case, of an id.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        let is_valid = text.len() == 32 && text.bytes().all(is_digit);
+        is_valid.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(Self)
     }
 }
 
@@ -32,94 +41,68 @@ impl fmt::Debug for RequestId {
     }
 }
 
-impl FromStr for RequestId {
-    type Err = RequestIdError;
-    fn from_str(text: &str) -> Result<Self, RequestIdError> {
-        let digits = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        let sound = text.len() == 32 && text.bytes().all(digits);
-        let number = sound.then(|| u128::from_str_radix(text, 16).ok()).flatten();
-        number.map(Self).ok_or_else(|| RequestIdError { text: crate::plain::plain(text, 64) })
-    }
-}
-
-impl TryFrom<String> for RequestId {
-    type Error = RequestIdError;
-    fn try_from(text: String) -> Result<Self, RequestIdError> {
-        text.parse()
-    }
-}
-
 impl From<RequestId> for String {
     fn from(id: RequestId) -> Self {
         id.to_string()
     }
 }
 
-/// A text that is no request's id.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the request id {text:?} cannot be one; use the 32 hexadecimal digits, in lower case, that the request was given"
-)]
-pub struct RequestIdError {
-    text: String,
-}
-
-/// What somebody asks of the leader.
+/// A request to the leader, as the inbox stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
-    /// Which request.
+    /// The id.
     pub id: RequestId,
-    /// Who asks: a worker's name, or USER@HOST.
+    /// The requester: the name of a worker, or USER@HOST.
     pub by: Arc<str>,
-    /// When it was asked.
+    /// The time of the request.
     pub at: WallTime,
-    /// For how long after that the leader may take it up. Serialized in milliseconds.
+    /// The time after `at` within which a leader may accept the request. Serialized in milliseconds.
     #[serde(with = "crate::scheduler::store::wire::millis")]
     pub valid_for: Duration,
-    /// What is asked.
+    /// The action.
     pub what: JobAction,
 }
 
-/// What is asked of a job.
+/// An action on a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobAction {
-    /// Its ticks are skipped until it is resumed, whoever leads.
+    /// Skips the job's ticks until it is resumed, under every leader.
     Pause {
         /// The job.
         job: Arc<str>,
     },
-    /// Its ticks run again, from now on.
+    /// Runs the job's ticks again, from now on.
     Resume {
         /// The job.
         job: Arc<str>,
     },
-    /// One run now, beside its schedule.
+    /// Runs the job once now, beside its schedule.
     Trigger {
         /// The job.
         job: Arc<str>,
     },
-    /// One run for each tick of the span, oldest first, whether or not it has run before.
+    /// Runs the job once for each tick of the span, oldest first, also for ticks that have run before.
     Backfill {
         /// The job.
         job: Arc<str>,
-        /// The beginning of the span, itself included.
+        /// The beginning of the span, included.
         from: WallTime,
-        /// The end of the span, itself excluded.
+        /// The end of the span, excluded.
         until: WallTime,
     },
-    /// What runs of it is told to stop.
+    /// Cancels the job's active runs.
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// The run of this tick only.
+        /// Only the run of this tick.
         tick: Option<WallTime>,
     },
 }
 
 impl JobAction {
-    /// The job of which it is asked.
+    /// Returns the name of the job.
     pub fn job(&self) -> &Arc<str> {
         match self {
             Self::Pause { job }
@@ -131,21 +114,21 @@ impl JobAction {
     }
 }
 
-/// What the leader says to a request.
+/// The leader's response to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobResponse {
-    /// It is done, or will be: what comes of runs stands in the history, under the request's id.
+    /// The request is or will be carried out. The history has the outcome of its runs, under the request's id.
     Accepted {
-        /// For people.
+        /// A text for people.
         text: Arc<str>,
-        /// How many runs it makes or told to stop.
+        /// The number of runs that the request makes or cancels.
         count: u64,
     },
-    /// It will not be done.
+    /// The request will not be carried out.
     Refused {
-        /// Why, for people.
+        /// The reason, for people.
         why: Arc<str>,
     },
 }
@@ -155,10 +138,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_go_both_ways_as_thirty_two_digits() {
+    fn ids_are_written_and_read_as_thirty_two_digits() {
         let id = RequestId::from_u128(0xab);
         assert_eq!(id.to_string(), "000000000000000000000000000000ab");
-        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(RequestId::parse(&id.to_string()), Some(id));
         for text in ["", "ab", "+00000000000000000000000000000ab", "000000000000000000000000000000AB"] {
             let error = text.parse::<RequestId>().unwrap_err().to_string();
             assert!(error.contains("32 hexadecimal"), "{error}");
@@ -169,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_answers_go_both_ways() {
+    fn requests_and_responses_are_read_as_they_were_written() {
         let request = |what| JobRequest {
             id: RequestId::from_u128(1),
             by: "me@host".into(),
@@ -193,12 +176,12 @@ mod tests {
             let text = serde_json::to_string(&sent).unwrap();
             assert_eq!(serde_json::from_str::<JobRequest>(&text).unwrap(), sent);
         }
-        for answer in [
+        for response in [
             JobResponse::Accepted { text: "paused".into(), count: 0 },
             JobResponse::Refused { why: "no such job".into() },
         ] {
-            let text = serde_json::to_string(&answer).unwrap();
-            assert_eq!(serde_json::from_str::<JobResponse>(&text).unwrap(), answer);
+            let text = serde_json::to_string(&response).unwrap();
+            assert_eq!(serde_json::from_str::<JobResponse>(&text).unwrap(), response);
         }
     }
 }

@@ -1,11 +1,15 @@
-//! What the ledger says of jobs, as whoever asks is told: pure.
+//! Computes the status of jobs from the records of the nodes. Pure.
 
 use crate::{
     env::WallTime,
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        HistoryEntry, JobRow, OpenRun, RequestId, RunKey, RunRecord, plan::verdict::rank, store::FOR_EVER,
+        control::request::RequestId,
+        plan::verdict::rank,
+        policy::Placement,
+        schedule::{InvalidSchedule, Schedule},
+        store::{FOR_EVER, HistoryEntry, JobRow, OpenRun, RunKey, RunRecord},
     },
 };
 use std::{
@@ -13,65 +17,137 @@ use std::{
     sync::Arc,
 };
 
-/// What stands of a job.
+/// The status of a job, from [`Jobs::list`](super::Jobs::list) and [`Jobs::show`](super::Jobs::show).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct JobStatus {
-    /// Its name.
+    /// The name.
     pub name: Arc<str>,
-    /// Its row.
-    pub row: JobRow,
-    /// What has been started and not ended, oldest first.
+    /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns the schedule itself.
+    pub schedule: Arc<str>,
+    /// The misfire, overlap, delivery and placement rules, as a text for people.
+    pub rules: Arc<str>,
+    /// The workers that may run its ticks.
+    pub placement: Placement,
+    /// The time from which its ticks count: when the job, or its present schedule, was first registered, or when the job
+    /// was last resumed.
+    pub registered: WallTime,
+    /// The time since when the job is paused; `None` if it is not paused.
+    pub paused_at: Option<WallTime>,
+    /// The requester of the pause: the name of a worker, or USER@HOST.
+    pub paused_by: Option<Arc<str>>,
+    /// The next tick. `None` if the job is paused, is never due again, has a timetable that only its workers can compute, or
+    /// if the tick depends on the end of a run that is active.
+    pub next: Option<WallTime>,
+    /// The active runs, oldest first: those that have started and not ended.
     pub running: Vec<RunStatus>,
-    /// The newest entries of its history, newest first. Empty where it was not looked at: see
-    /// [`Jobs::list`](super::Jobs::list).
+    /// The newest entries of its history, newest first: five from [`Jobs::show`](super::Jobs::show), one from
+    /// [`Jobs::list`](super::Jobs::list), or none if the list is long.
     pub last: Vec<HistoryEntry>,
 }
 
-/// A tick that has been started and not recorded as ended.
+impl JobStatus {
+    /// Returns whether the job is paused.
+    pub const fn is_paused(&self) -> bool {
+        self.paused_at.is_some()
+    }
+}
+
+/// A run that has started and is not recorded as ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RunStatus {
-    /// When it was due.
+    /// The time when its tick was due.
     pub tick: WallTime,
-    /// The request that made it, where one did.
+    /// The request that made it, if it is a requested run.
     pub request: Option<RequestId>,
-    /// Who started it.
+    /// The worker that started it.
     pub worker: Arc<str>,
-    /// Under which term it was started, or opened to workers.
+    /// The term under which it was started, or opened to workers.
     pub term: FencingToken,
-    /// When it was started, where that is known.
-    pub since: Option<WallTime>,
-    /// Whether the term is over, so that nobody runs it any more: a next leader makes it up, or tells it lost.
+    /// True if no worker executes it any more, because the term or the claim of its worker has ended. The next leader
+    /// repeats it or records it as lost.
     pub orphaned: bool,
 }
 
-/// The jobs that the ledger knows of, by name. Of several rows of one job the one of the highest term and revision counts.
-pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, JobStatus> {
+/// A job by the ledger.
+#[derive(Debug)]
+pub(super) struct RegisteredJob {
+    pub(super) row: JobRow,
+    pub(super) running: Vec<RunStatus>,
+}
+
+impl RegisteredJob {
+    /// Returns the schedule in the row.
+    pub(super) fn schedule(&self) -> Result<Schedule, InvalidSchedule> {
+        self.row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
+    }
+
+    /// Returns the next tick after `now`, or `None` if it is not known.
+    fn next(&self, now: WallTime) -> Option<WallTime> {
+        let row = &self.row;
+        if row.paused.is_some() {
+            return None;
+        }
+        let schedule = self.schedule().ok()?;
+        if !schedule.is_after_end() {
+            return schedule.next_after(now.max(row.since));
+        }
+        match row.ended {
+            _ if !self.running.is_empty() => None,
+            Some(end) => schedule.next_after_end(end),
+            None => schedule.first(row.since),
+        }
+    }
+
+    /// Returns the status of the job called `name` at `now`. `last` are the newest entries of its history.
+    pub(super) fn into_status(self, name: Arc<str>, now: WallTime, last: Vec<HistoryEntry>) -> JobStatus {
+        let next = self.next(now);
+        let JobRow { schedule, rules, any_worker, since, paused, .. } = self.row;
+        let (paused_at, paused_by) = paused.map(|paused| (paused.at, paused.by)).unzip();
+        JobStatus {
+            name,
+            schedule,
+            rules,
+            placement: if any_worker { Placement::AnyWorker } else { Placement::Leader },
+            registered: since,
+            paused_at,
+            paused_by,
+            next,
+            running: self.running,
+            last,
+        }
+    }
+}
+
+/// Returns the jobs in the ledger, by name. If there are several rows of one job, the one with the highest term and revision
+/// counts.
+pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {
         let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        // What a later version wrote is left out here; the leader tells of it.
+        // A row that a later version wrote is left out here. The leader reports it.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
-        // The row of a job that was removed is one that pruning will reach.
+        // The row of a job that was removed has a time that pruning will reach.
         let found = (rank, row, record.at == FOR_EVER.as_micros());
         match rows.entry(name) {
-            Entry::Vacant(place) => drop(place.insert(found)),
-            Entry::Occupied(mut place) if place.get().0 < rank => drop(place.insert(found)),
+            Entry::Vacant(entry) => drop(entry.insert(found)),
+            Entry::Occupied(mut entry) if entry.get().0 < rank => drop(entry.insert(found)),
             Entry::Occupied(_) => {}
         }
     }
     let mut running = running(answers);
     rows.into_iter()
-        .filter(|(_, (_, _, stays))| *stays)
+        .filter(|(_, (_, _, is_kept))| *is_kept)
         .map(|(name, (_, row, _))| {
-            let name: Arc<str> = name.into();
-            let running = running.remove(&name).unwrap_or_default();
-            (Arc::clone(&name), JobStatus { name, row, running, last: Vec::new() })
+            let running = running.remove(name).unwrap_or_default();
+            (name.into(), RegisteredJob { row, running })
         })
         .collect()
 }
 
-/// The record of each run that decides.
+/// Returns the record of each run that decides.
 fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for (key, record) in records(answers) {
@@ -83,7 +159,7 @@ fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     newest
 }
 
-/// The runs that a leader has started itself and not closed, by job.
+/// Returns the runs that a leader has started itself and not closed, by job.
 fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
     let mut running: BTreeMap<Arc<str>, Vec<RunStatus>> = BTreeMap::new();
@@ -91,8 +167,13 @@ fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
         let Some((request, RunKey { job, tick })) = run_of(key) else { continue };
         let Ok(RunRecord::Started { worker }) = RunRecord::parse(&record.value) else { continue };
         let orphaned = record.term < sealed_by;
-        let run = RunStatus { tick, request, worker, term: record.term, since: None, orphaned };
-        running.entry(job).or_default().push(run);
+        running.entry(job).or_default().push(RunStatus {
+            tick,
+            request,
+            worker,
+            term: record.term,
+            orphaned,
+        });
     }
     for runs in running.values_mut() {
         runs.sort_by_key(|run| (run.tick, run.request));
@@ -110,7 +191,7 @@ pub(super) struct OpenTick {
     pub(super) open: OpenRun,
 }
 
-/// The runs that are open to workers, taken or not.
+/// Returns the runs that are open to workers, taken or not.
 pub(super) fn open(answers: &[Answered]) -> Vec<OpenTick> {
     let open = newest(answers).into_iter().filter_map(|(key, record)| {
         let (request, RunKey { job, tick }) = run_of(key)?;
@@ -124,32 +205,36 @@ fn records(answers: &[Answered]) -> impl Iterator<Item = (&str, &Record)> {
     answers.iter().flat_map(|answer| &answer.state.records).map(|(key, record)| (&**key, record))
 }
 
-/// Which run a key of the ledger means: `tick/JOB/MICROS`, or `run/ID/JOB/MICROS` of one that was asked for.
+/// Returns the run of a ledger key: `tick/JOB/MICROS`, or `run/ID/JOB/MICROS` for a requested run.
 fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
     if let Some(rest) = key.strip_prefix("run/") {
         let (id, rest) = rest.split_once('/')?;
         let key = RunKey::parse(&format!("tick/{rest}")).ok()??;
-        return Some((Some(id.parse().ok()?), key));
+        return Some((Some(RequestId::parse(id)?), key));
     }
     Some((None, RunKey::parse(key).ok()??))
 }
 
-/// The name among `names` that was probably meant.
+/// Returns the name among `names` that is most similar to `word`, if one is similar enough to be suggested.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
-    // Distances take time and memory by the product of the lengths.
+    // A distance costs time and memory by the product of the lengths.
     if word.len() > 64 {
         return None;
     }
     let fold = |name: &str| name.to_lowercase().replace('_', "-");
     let word = fold(word);
-    let apart = |name: &Arc<str>| strsim::damerau_levenshtein(&fold(name), &word);
-    let (near, apart) = names.map(|name| (name, apart(name))).min_by_key(|(_, apart)| *apart)?;
-    (apart <= 3 && apart * 2 < word.len().max(2)).then(|| Arc::clone(near))
+    let distance = |name: &Arc<str>| strsim::damerau_levenshtein(&fold(name), &word);
+    let (near, distance) = names.map(|name| (name, distance(name))).min_by_key(|(_, distance)| *distance)?;
+    (distance <= 3 && distance * 2 < word.len().max(2)).then(|| Arc::clone(near))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheduler::{
+        schedule::{at, delay, every},
+        store::Paused,
+    };
     use crate::{ledger::Memory, node::LedgerState};
     use std::time::Duration;
 
@@ -192,32 +277,32 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_what_the_record_of_the_highest_term_says() {
-        let (begun, done) = (RunRecord::started("a"), RunRecord::done("a", Duration::ZERO, ""));
+    fn the_record_of_the_highest_term_decides_which_runs_are_active() {
+        let (started, done) = (RunRecord::started("a"), RunRecord::done("a", Duration::ZERO, ""));
         let run = jobs(&[
             node(
                 5,
                 &[
                     row(1, "s", 5),
-                    tick(1, begun.clone(), 5),
-                    tick(2, begun.clone(), 5),
-                    tick(3, begun.clone(), 4),
-                    tick(4, begun.clone(), 5),
+                    tick(1, started.clone(), 5),
+                    tick(2, started.clone(), 5),
+                    tick(3, started.clone(), 4),
+                    tick(4, started.clone(), 5),
                 ],
             ),
-            node(5, &[tick(1, done.clone(), 5), tick(3, begun, 3), tick(4, done, 4)]),
+            node(5, &[tick(1, done.clone(), 5), tick(3, started, 3), tick(4, done, 4)]),
         ]);
         let runs: Vec<_> = run["j"].running.iter().map(|run| (run.tick.as_micros(), run.orphaned)).collect();
         assert_eq!(
             runs,
             [(2, false), (3, true), (4, false)],
-            "the third is of an older term than the seal's"
+            "the term of the third is older than that of the seal"
         );
         assert_eq!(&*run["j"].running[0].worker, "a");
     }
 
     #[test]
-    fn a_run_that_was_asked_for_is_told_with_its_request() {
+    fn a_requested_run_is_shown_with_its_request() {
         let id = RequestId::from_u128(5);
         let (_, record) = tick(9, RunRecord::started("a"), 5);
         let found = jobs(&[node(5, &[row(1, "s", 5), (format!("run/{id}/j/{:020}", 9).into(), record)])]);
@@ -226,12 +311,44 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_guessed_where_it_is_near() {
+    fn a_similar_name_is_suggested() {
         let names: Vec<Arc<str>> = vec!["nightly-report".into(), "beat".into()];
         let near = |word: &str| nearest(word, names.iter()).map(|name| name.to_string());
         assert_eq!(near("nightly_reprot").as_deref(), Some("nightly-report"));
         assert_eq!(near("baet").as_deref(), Some("beat"));
         assert_eq!(near("weekly"), None);
         assert_eq!(near(&"b".repeat(100)), None);
+    }
+
+    #[test]
+    fn the_status_has_the_next_tick_unless_the_job_is_paused_or_waits_for_an_end() {
+        let second = Duration::from_secs(1);
+        let (since, now) = (WallTime::from_micros(500), WallTime::from_micros(2_500_000));
+        let next = |schedule: &Schedule, ended: Option<WallTime>, paused: bool, runs: bool| {
+            let paused = paused.then(|| Paused { by: "me".into(), at: now });
+            let row = JobRow { since, spec: schedule.spec(), ended, paused, ..JobRow::default() };
+            let (tick, worker, term) = (now, "a".into(), term(1));
+            let run = RunStatus { tick, request: None, worker, term, orphaned: false };
+            let running = if runs { vec![run] } else { Vec::new() };
+            RegisteredJob { row, running }
+                .into_status("j".into(), now, Vec::new())
+                .next
+                .map(WallTime::as_micros)
+        };
+        let often = every(second).unwrap();
+        assert_eq!(next(&often, None, false, false), Some(3_000_000));
+        assert_eq!(next(&often, None, false, true), Some(3_000_000), "also while a run is active");
+        assert_eq!(next(&often, None, true, false), None, "a paused job has none");
+        assert_eq!(next(&at(WallTime::from_micros(7)), None, false, false), None, "it was due before");
+        let after_end = delay(second).unwrap();
+        assert_eq!(next(&after_end, None, false, false), Some(500), "no run has ended yet");
+        assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
+        assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");
+        let row = JobRow { since: now + second, spec: often.spec(), ..JobRow::default() };
+        let later = RegisteredJob { row, running: Vec::new() }.into_status("j".into(), now, Vec::new());
+        assert_eq!(later.next.map(WallTime::as_micros), Some(4_000_000), "no tick before the registration");
+        let no_spec = RegisteredJob { row: JobRow::default(), running: Vec::new() };
+        assert_eq!(no_spec.schedule(), Err(InvalidSchedule::NotStored));
+        assert_eq!(no_spec.into_status("j".into(), now, Vec::new()).next, None);
     }
 }

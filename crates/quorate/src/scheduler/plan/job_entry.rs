@@ -122,7 +122,7 @@ impl JobEntry {
         by: &Arc<str>,
         now: WallTime,
     ) -> Option<Vec<SkippedTick>> {
-        if self.row.asked.contains(&request) || self.row.paused.is_some() {
+        if self.row.requests.contains(&request) || self.row.paused.is_some() {
             return None;
         }
         // A tick that comes due at this very moment is skipped with those that follow.
@@ -138,7 +138,7 @@ impl JobEntry {
         request: RequestId,
         now: WallTime,
     ) -> Option<(Paused, Option<(WallTime, WallTime)>)> {
-        if self.row.asked.contains(&request) {
+        if self.row.requests.contains(&request) {
             return None;
         }
         let paused = self.row.paused.take()?;
@@ -203,7 +203,7 @@ pub(in crate::scheduler) fn find(
         // Rows of older versions have no schedule, which then counts as the same.
         let other_times = !row.schedule.is_empty() && row.schedule != changed.schedule;
         // The records of another placement do not tell which ticks of this one have run.
-        let other_placement = !is_new && row.spread != changed.spread;
+        let other_placement = !is_new && row.any_worker != changed.any_worker;
         moved = other_times || other_placement;
         row = changed;
         if moved {
@@ -233,7 +233,7 @@ fn described(row: &JobRow, job: &Job) -> JobRow {
         schedule: job.schedule.to_string().into(),
         rules: job.rules().into(),
         spec: job.schedule.spec(),
-        spread: job.placement == Placement::AnyWorker,
+        any_worker: job.placement == Placement::AnyWorker,
         window: Some(window(job)),
         ..row.clone()
     }
@@ -244,7 +244,7 @@ mod tests {
     use crate::{
         ledger::Answered,
         node::{FencingToken, Record},
-        scheduler::{Delivery, RunAll, every, store::FOR_EVER, store::saved_state::StateRow},
+        scheduler::{Delivery, Misfire, Paused, every, store::FOR_EVER, store::saved_state::StateRow},
     };
     use {
         super::*,
@@ -253,7 +253,7 @@ mod tests {
 
     fn job(seconds: u32) -> Arc<Job> {
         let job = Job::new("j", every(seconds * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-        Arc::new(job.misfire(RunAll::within(100 * SECOND)))
+        Arc::new(job.misfire(Misfire::run_all(100 * SECOND)))
     }
 
     fn row(term: u64, row: &JobRow) -> (Arc<str>, Record) {
@@ -399,9 +399,9 @@ mod tests {
 
     #[test]
     fn another_placement_counts_from_now_on_and_unfinished_runs_still_run() {
-        let spread = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::AnyWorker));
-        let old = written(&spread(job(1)), 3);
-        assert!(old.spread && old.since == at(3));
+        let any_worker = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::AnyWorker));
+        let old = written(&any_worker(job(1)), 3);
+        assert!(old.any_worker && old.since == at(3));
         let all = nodes(&[Some((1, old.clone())), Some((1, old.clone()))]);
         let moved = find(job(1), &all, Some(at(12)), None, at(13));
         assert_eq!(moved.entry.row.since, at(13));
@@ -410,19 +410,19 @@ mod tests {
             Some(at(14)),
             "ticks of the other placement are not caught up on"
         );
-        let same = find(spread(job(1)), &all, Some(at(12)), None, at(13));
+        let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
         assert_eq!(same.entry.row.since, at(3));
         // The other way too, also if an earlier leader has already written the new placement.
         for row_before in [written(&job(1), 3), old] {
             let records = vec![row(1, &row_before), tick_record(11, 1, false)];
             let all = sealed(vec![node(at(0), records); 2]);
-            let mut moved = find(spread(job(1)), &all, None, None, at(13));
+            let mut moved = find(any_worker(job(1)), &all, None, None, at(13));
             assert_eq!(
                 moved.entry.plan_mut().start(at(13)).0.map(|start| start.tick),
                 Some(at(11)),
                 "at least once"
             );
-            let once = Arc::new((*spread(job(1))).clone().delivery(Delivery::AtMostOnce));
+            let once = Arc::new((*any_worker(job(1))).clone().delivery(Delivery::AtMostOnce));
             assert_eq!(find(once, &all, None, None, at(13)).closes.len(), 1);
         }
     }

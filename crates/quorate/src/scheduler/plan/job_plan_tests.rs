@@ -2,9 +2,9 @@ use super::*;
 use crate::{
     node::{FencingToken, Record},
     scheduler::{
-        Delivery, MisfireReason, MisfiredTicks, OpenRun, RequestId, RunAll, RunOnce, RunRecord, SkipReason,
-        every,
+        Delivery, Misfire, OpenRun, RequestId, RunRecord, SkipReason, every,
         plan::takeover::{due_after, unfinished},
+        policy::{MisfireReason, MisfiredTicks},
         store::snapshot::tests::{SECOND, at, sealed},
     },
 };
@@ -12,11 +12,11 @@ use crate::{
 fn job(delivery: Delivery) -> Job {
     let schedule = every(SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
-    job.delivery(delivery).misfire(RunAll::within(10 * SECOND))
+    job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
 }
 
 fn latest() -> Job {
-    job(Delivery::AtMostOnce).misfire(RunOnce::within(100 * SECOND))
+    job(Delivery::AtMostOnce).misfire(Misfire::run_once(100 * SECOND))
 }
 
 fn plan(job: Job, from: WallTime) -> JobPlan {

@@ -185,14 +185,14 @@ impl JobTable {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        Job, RunOnce, every,
+        Job, Misfire, every,
         plan::job_entry::find,
         store::snapshot::tests::{SECOND, at, sealed},
     };
 
     fn entry(name: &str, period: u32) -> JobEntry {
         let job = Job::new(name, every(period * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-        let job = job.misfire(RunOnce::within(10 * SECOND));
+        let job = job.misfire(Misfire::run_once(10 * SECOND));
         find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).entry
     }
 

@@ -18,6 +18,6 @@ pub(super) mod requests;
 mod takeover;
 mod timer_queue;
 mod unknown_runs;
-pub(super) mod verdict;
+pub(crate) mod verdict;
 
 pub(super) use record_life::{needed, ticks_kept};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::scheduler::{
-    Delivery, JobRow, OpenRun, Placement, RunCause, RunKey, RunOnce, RunOutcome, RunRecord, delay, every,
+    Delivery, JobRow, Misfire, OpenRun, Placement, RunCause, RunKey, RunOutcome, RunRecord, delay, every,
     plan::effect::RunStart,
     run::{ExecutionEnd, ExecutionResult, on_leader::RunSummary},
     store::{
@@ -22,7 +22,7 @@ fn settings() -> LeaderSettings {
 
 fn job(name: &str) -> Job {
     let job = Job::new(name, every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    job.misfire(RunOnce::within(10 * SECOND))
+    job.misfire(Misfire::run_once(10 * SECOND))
 }
 
 fn registry(jobs: impl IntoIterator<Item = Job>) -> BTreeMap<Arc<str>, Arc<Job>> {

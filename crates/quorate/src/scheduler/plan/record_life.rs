@@ -82,13 +82,13 @@ pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        RunAll, every,
+        Misfire, every,
         store::snapshot::tests::{SECOND, at},
     };
 
     fn job() -> Job {
         let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-        job.misfire(RunAll::within(10 * SECOND))
+        job.misfire(Misfire::run_all(10 * SECOND))
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
     fn the_ticks_that_the_ledger_keeps_are_counted() {
         assert_eq!(ticks_kept(&job()), 36);
         assert_eq!(kept(window(&job()), SECOND), 22 * SECOND);
-        let hour = RunAll::within(Duration::from_secs(3600));
+        let hour = Misfire::run_all(Duration::from_secs(3600));
         let cron = |line| {
             let schedule = crate::scheduler::Cron::parse(line).unwrap();
             ticks_kept(&Job::new("c", schedule, |_| async { Ok::<(), String>(()) }).misfire(hour))

@@ -336,7 +336,7 @@ fn pause(
     out: &mut Vec<Effect>,
 ) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
-    let was_paused = entry.row().paused.is_some() && !entry.row().asked.contains(&request.id);
+    let was_paused = entry.row().paused.is_some() && !entry.row().requests.contains(&request.id);
     jobs.pause(place, request.id, &request.by, now, out);
     row_granted(request, if was_paused { "was paused already" } else { "paused" }, place, jobs)
 }
@@ -349,7 +349,7 @@ fn resume(
     out: &mut Vec<Effect>,
 ) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
-    let was_active = entry.row().paused.is_none() && !entry.row().asked.contains(&request.id);
+    let was_active = entry.row().paused.is_none() && !entry.row().requests.contains(&request.id);
     jobs.resume(place, request.id, now, out);
     row_granted(request, if was_active { "was not paused" } else { "resumed" }, place, jobs)
 }

@@ -72,14 +72,14 @@ mod tests {
         ledger::Answered,
         node::FencingToken,
         scheduler::{
-            OpenRun, Placement, RequestId, RunAll, every,
+            Misfire, OpenRun, Placement, RequestId, every,
             store::snapshot::tests::{SECOND, at, node, sealed},
         },
     };
 
     fn job(delivery: Delivery) -> Job {
         let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-        job.delivery(delivery).misfire(RunAll::within(10 * SECOND))
+        job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
     }
 
     /// Two nodes, remembering since `since`, with an open record of the tick 12.

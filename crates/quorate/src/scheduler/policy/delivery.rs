@@ -1,15 +1,15 @@
 use std::fmt;
 
-/// What to do with a tick of which nobody can say whether it ran to its end.
+/// The rule for a run of which the ledger does not say whether it ended.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// Not again: a tick starts once, or not at all.
+    /// The run is not repeated: a tick starts once, or not at all.
     AtMostOnce,
-    /// Again, until it is recorded done. (A pause between a leader's last look at its lease and the start of
-    /// the work may start a tick after another leader's *done*: the sink must compare fencing tokens.)
+    /// The run is repeated until it is recorded as done. A pause between a leader's last check of its lease and the start
+    /// of the work may start a tick after another leader's *done*. The sink must compare fencing tokens.
     #[default]
     AtLeastOnce,
 }

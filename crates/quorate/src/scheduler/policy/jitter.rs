@@ -1,15 +1,15 @@
-use crate::{env::WallTime, scheduler::Schedule};
+use crate::{env::WallTime, scheduler::schedule::Schedule};
 use std::time::Duration;
 
-/// At most so many ticks are looked at to find the last whose run has come: the jitter is no longer than the
-/// shortest gap, so there is hardly ever more than one.
+/// The maximal number of ticks that a search for the last due run looks at. The jitter is no longer than the shortest gap,
+/// so there is rarely more than one.
 const WALK_MAX: usize = 64;
 
-/// By how much the run of a tick starts after the tick.
+/// The delay between a tick and the start of its run.
 ///
-/// The delay is a pure function of the job's name and the tick, so that it is the same on every replica, in
-/// every version and on every machine: FNV-1a over the name, the tick's microseconds added, and the output
-/// function of SplitMix64 over the sum, scaled to the window. Over the ticks it is even on `[0, max)`.
+/// It is a pure function of the job's name and the tick, so it is the same on every replica, in every version and on
+/// every machine: FNV-1a over the name, plus the tick's microseconds, then the output function of SplitMix64, scaled to
+/// the window. Over the ticks of a job, the delays are uniform on `[0, max)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::scheduler) struct Jitter {
     seed: u64,
@@ -21,33 +21,33 @@ impl Jitter {
         Self { seed: fnv_1a(job), max_micros: u64::try_from(max.as_micros()).unwrap_or(u64::MAX) }
     }
 
-    /// No delay is as long as this.
+    /// The exclusive upper limit of the delays.
     pub(in crate::scheduler) fn max(self) -> Duration {
         Duration::from_micros(self.max_micros)
     }
 
-    /// The delay of a tick.
+    /// Returns the delay of a tick.
     pub(in crate::scheduler) fn of(self, tick: WallTime) -> Duration {
         let mixed = u128::from(split_mix(self.seed.wrapping_add(tick.as_micros())));
         let scaled = (mixed * u128::from(self.max_micros)) >> 64;
         Duration::from_micros(u64::try_from(scaled).unwrap_or(self.max_micros))
     }
 
-    /// When the run of a tick is due.
+    /// Returns the time when the run of a tick is due.
     pub(in crate::scheduler) fn ripe(self, tick: WallTime) -> WallTime {
         tick + self.of(tick)
     }
 
-    /// The point up to which the runs of all ticks are due at `at`. (Delays never put ticks out of order: none is
-    /// longer than the shortest gap.)
+    /// Returns the point up to which the runs of all ticks are due at `at`. Delays never reorder ticks, because none is
+    /// longer than the shortest gap.
     pub(in crate::scheduler) fn upto(self, schedule: &Schedule, at: WallTime) -> WallTime {
         if self.max_micros == 0 {
             return at;
         }
         let next = |tick: &WallTime| schedule.next_after(*tick).filter(|tick| *tick <= at);
         let first = next(&(at - self.max()));
-        let unripe = std::iter::successors(first, next).take(WALK_MAX).find(|tick| self.ripe(*tick) > at);
-        unripe.map_or(at, |tick| tick - Duration::from_micros(1))
+        let not_due = std::iter::successors(first, next).take(WALK_MAX).find(|tick| self.ripe(*tick) > at);
+        not_due.map_or(at, |tick| tick - Duration::from_micros(1))
     }
 }
 
@@ -66,7 +66,7 @@ fn split_mix(sum: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::every;
+    use crate::scheduler::schedule::every;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -74,10 +74,10 @@ mod tests {
         WallTime::from_micros(1_700_000_040_000_000 + number * 60_000_000)
     }
 
-    /// Replicas of different versions must agree: these values may never change.
+    /// Replicas of different versions must agree, so these values must never change.
     #[test]
-    fn delays_are_what_they_were() {
-        assert_eq!(fnv_1a("a"), 0xaf63_dc4c_8601_ec8c, "FNV-1a's own table of test values");
+    fn delays_do_not_change_between_versions() {
+        assert_eq!(fnv_1a("a"), 0xaf63_dc4c_8601_ec8c, "from the table of test values of FNV-1a");
         assert_eq!(split_mix(0), 0xe220_a839_7b1d_cdaf, "the first output of SplitMix64 seeded with 0");
         let nightly = Jitter::new("nightly", MINUTE);
         let delays: Vec<_> = (0..4).map(|number| nightly.of(tick(number)).as_micros()).collect();
@@ -88,7 +88,7 @@ mod tests {
     const PINNED: [u128; 4] = [33_473_554, 32_580_117, 57_519_627, 35_787_355];
 
     #[test]
-    fn delays_are_even_over_the_window() {
+    fn delays_are_uniform_over_the_window() {
         let jitter = Jitter::new("j", MINUTE);
         let mut seconds = [0_u32; 60];
         for number in 0..60_000 {
@@ -97,14 +97,14 @@ mod tests {
             seconds[usize::try_from(delay.as_secs()).unwrap()] += 1;
         }
         // 1,000 in each, give or take five standard deviations.
-        let spread = seconds.iter().min().unwrap()..=seconds.iter().max().unwrap();
-        assert!(*spread.start() > &840 && *spread.end() < &1_160, "{spread:?}");
+        let counts = seconds.iter().min().unwrap()..=seconds.iter().max().unwrap();
+        assert!(*counts.start() > &840 && *counts.end() < &1_160, "{counts:?}");
         assert_eq!(Jitter::new("j", Duration::ZERO).of(tick(1)), Duration::ZERO);
     }
 
     #[test]
-    fn what_is_ripe_is_what_a_look_at_each_tick_finds() {
-        let schedule: Schedule = every(MINUTE).unwrap().into();
+    fn due_runs_are_those_that_a_check_of_each_tick_finds() {
+        let schedule: Schedule = every(MINUTE).unwrap();
         for max in [Duration::ZERO, Duration::from_secs(7), MINUTE] {
             let jitter = Jitter::new("j", max);
             for second in 0..600 {

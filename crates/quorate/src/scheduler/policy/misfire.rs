@@ -1,37 +1,37 @@
 use crate::env::WallTime;
-use crate::scheduler::{Schedule, policy::Jitter};
+use crate::scheduler::{policy::jitter::Jitter, schedule::Schedule};
 use std::time::Duration;
 
-/// The most ticks that one [`DueTicks`] holds.
+/// The maximal number of ticks in one [`DueTicks`].
 pub const DUE_MAX: usize = 10_000;
 
 /// The smallest step of a wall clock.
 const MICRO: Duration = Duration::from_micros(1);
 
-/// What becomes of *misfired* ticks: those that nobody looked at in time, because no leader was there, or it
-/// was paused. A tick that is looked at in time runs under every rule.
+/// The rule for *misfired* ticks: those that no leader planned in time, because there was no leader, or its process was
+/// paused. A tick that is planned in time runs under every rule.
 ///
-/// The window says how long after its due time a misfired tick may still run.
+/// The window is the time after a tick within which it may still run.
 ///
 /// ```
-/// use quorate::scheduler::{Misfire, RunAll, RunOnce};
+/// use quorate::scheduler::Misfire;
 /// use std::time::Duration;
 ///
-/// let rule = RunOnce::within(Duration::from_secs(3600));
+/// let rule = Misfire::run_once(Duration::from_secs(3600));
 /// assert_eq!(rule, Misfire::RunOnce { within: Duration::from_secs(3600) });
-/// assert_eq!(RunAll::within(Duration::from_secs(60)).to_string(), "run-all within 60s");
+/// assert_eq!(Misfire::run_all(Duration::from_secs(60)).to_string(), "run-all within 60s");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misfire {
-    /// None of them runs.
+    /// No misfired tick runs.
     Skip,
-    /// Only the latest in the window runs, and stands for all.
+    /// Only the latest misfired tick in the window runs, in place of all.
     RunOnce {
         /// The window.
         within: Duration,
     },
-    /// Each in the window runs.
+    /// Each misfired tick in the window runs.
     RunAll {
         /// The window.
         within: Duration,
@@ -39,17 +39,27 @@ pub enum Misfire {
 }
 
 impl Misfire {
-    /// What a job has unless told otherwise: one run for all that was missed within an hour, or within a
-    /// thousand times the shortest gap between two ticks, so that the ledger keeps few of them.
+    /// Returns the rule that only the latest tick missed within this time runs, in place of all.
+    pub const fn run_once(within: Duration) -> Self {
+        Self::RunOnce { within }
+    }
+
+    /// Returns the rule that each tick missed within this time runs.
+    pub const fn run_all(within: Duration) -> Self {
+        Self::RunAll { within }
+    }
+
+    /// Returns the default rule of a job: one run for all ticks missed within an hour, or within a thousand times the
+    /// shortest gap between two ticks if that is less, so that the ledger keeps few of them.
     pub fn default_for(schedule: &Schedule) -> Self {
         Self::default_for_gap(schedule.busiest_gap())
     }
 
     pub(in crate::scheduler) fn default_for_gap(gap: Duration) -> Self {
-        RunOnce::within(gap.saturating_mul(1000).min(Duration::from_secs(3600)))
+        Self::run_once(gap.saturating_mul(1000).min(Duration::from_secs(3600)))
     }
 
-    /// How long after its due time a misfired tick may still run.
+    /// Returns the window: the time after a tick within which it may still run.
     pub const fn within(self) -> Duration {
         match self {
             Self::Skip => Duration::ZERO,
@@ -68,70 +78,48 @@ impl std::fmt::Display for Misfire {
     }
 }
 
-/// Makes [`Misfire::RunOnce`]: `RunOnce::within(hour)`.
-#[derive(Debug)]
-pub enum RunOnce {}
-
-impl RunOnce {
-    /// The latest tick missed within this time runs, and stands for all.
-    pub const fn within(within: Duration) -> Misfire {
-        Misfire::RunOnce { within }
-    }
-}
-
-/// Makes [`Misfire::RunAll`]: `RunAll::within(minute)`.
-#[derive(Debug)]
-pub enum RunAll {}
-
-impl RunAll {
-    /// Each tick missed within this time runs.
-    pub const fn within(within: Duration) -> Misfire {
-        Misfire::RunAll { within }
-    }
-}
-
-/// What is to do now, and when to look again.
+/// The ticks to decide on now, and the next tick.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DueTicks {
     /// The ticks to run, oldest first; at most [`DUE_MAX`].
     pub run: Vec<WallTime>,
-    /// The spans of ticks that will not run, oldest first.
+    /// The spans of ticks that do not run, oldest first.
     pub skipped: Vec<MisfiredTicks>,
     /// The next tick, not yet due.
     pub next: Option<WallTime>,
 }
 
-/// A span of ticks that will not run. (Not a list: an outage may have cost millions.)
+/// A span of ticks that do not run. It is not a list, because an outage may have missed millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MisfiredTicks {
-    /// The first of them.
+    /// The first tick.
     pub first: WallTime,
-    /// The last of them.
+    /// The last tick.
     pub last: WallTime,
-    /// Why.
+    /// The reason.
     pub why: MisfireReason,
 }
 
 impl MisfiredTicks {
-    /// What is left of the span without the ticks that `stand` in the ledger, oldest first: somebody has run those.
+    /// Returns the span without the ticks that have `recorded` runs in the ledger, oldest first.
     pub(in crate::scheduler) fn without(
         self,
         schedule: &Schedule,
-        stand: impl Iterator<Item = WallTime>,
+        recorded: impl Iterator<Item = WallTime>,
     ) -> Vec<Self> {
-        let (mut left, mut after) = (Vec::new(), before(self.first));
-        // Between two that stand there may be millions that do not; mostly there is none, which is soon seen.
-        let mut take = |after, until| left.extend(span(schedule, after, until, self.why));
-        for stood in stand.filter(|tick| (self.first..=self.last).contains(tick)) {
-            take(after, before(stood));
-            after = stood;
+        let (mut rest, mut after) = (Vec::new(), before(self.first));
+        // Between two recorded ticks there may be millions without a record. Usually there is none, which is quickly found.
+        let mut take = |after, until| rest.extend(span(schedule, after, until, self.why));
+        for tick in recorded.filter(|tick| (self.first..=self.last).contains(tick)) {
+            take(after, before(tick));
+            after = tick;
         }
         take(after, self.last);
-        left
+        rest
     }
 }
 
-/// Why ticks will not run. The text completes "ticks were skipped: …".
+/// The reason why ticks do not run. The text completes "ticks were skipped: …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MisfireReason {
@@ -144,27 +132,26 @@ pub enum MisfireReason {
         /// The window.
         within: Duration,
     },
-    /// A later tick stands for them.
-    #[error("they were missed, and the run of {by:?} stands for all (`run-once`)")]
+    /// A later tick runs in place of all.
+    #[error("they were missed, and the run of {by:?} replaces them (`run-once`)")]
     Replaced {
         /// The tick that runs.
         by: WallTime,
     },
-    /// There are more than one plan may hold.
+    /// There are more than one plan can hold.
     #[error("more than {DUE_MAX} were missed; the latest run")]
     TooMany,
 }
 
-/// Which ticks to run at `now`, and which have misfired for good.
+/// Returns the ticks to run at `now`, and those that have misfired for good.
 ///
-/// `from` is exclusive: the newest tick that has been dealt with, or the point before which nothing counts
-/// (the ledger's low-water mark, the moment in which the job was first seen). Nothing at or before it is
-/// looked at, so a wall clock that steps back repeats nothing. A tick is on time while `now` is no more than
-/// `late_after` past it.
+/// `from` is exclusive. It is the newest tick that has been decided on, or the point before which no tick counts (the
+/// ledger's low-water mark, the moment in which the job was first seen). Ticks at or before it are ignored, so a wall
+/// clock that steps back repeats none. A tick is on time while `now` is no more than `late_after` past it.
 ///
-/// The function knows no records: a tick that it gives may stand in the ledger already
-/// ([`verdict`](super::verdict) tells). It is bounded: after a week's outage of an `every 10ms` it does not
-/// look at sixty million ticks.
+/// The function does not know the ledger, which may already have a record of a returned tick: see
+/// [`verdict`](crate::internals::verdict). Its time is bounded: after a week's outage of an `every 10ms`, it does not walk
+/// through sixty million ticks.
 pub fn due(
     schedule: &Schedule,
     misfire: Misfire,
@@ -175,7 +162,7 @@ pub fn due(
     due_with(schedule, misfire, Jitter::default(), from, now, late_after)
 }
 
-/// As [`due`], where the run of a tick is due some time after the tick, from which on it is late.
+/// Like [`due`], for runs that are due at their tick plus its jitter. A run is late from that time on.
 pub(in crate::scheduler) fn due_with(
     schedule: &Schedule,
     misfire: Misfire,
@@ -185,7 +172,7 @@ pub(in crate::scheduler) fn due_with(
     late_after: Duration,
 ) -> DueTicks {
     if schedule.is_after_end() {
-        // One at a time, and none is ever too late: only its end brings the next one.
+        // One tick at a time, and none is ever too late: only the end of its run causes the next one.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return DueTicks { run, skipped: Vec::new(), next: next.first().copied() };
@@ -252,7 +239,7 @@ fn span(schedule: &Schedule, after: WallTime, until: WallTime, why: MisfireReaso
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{Cron, every};
+    use crate::scheduler::schedule::{Cron, every};
 
     const START: WallTime = WallTime::from_micros(1_800_000_000_000_000);
     const SECOND: Duration = Duration::from_secs(1);
@@ -273,17 +260,17 @@ mod tests {
 
     #[test]
     fn a_tick_in_time_runs_under_every_rule() {
-        for rule in [Misfire::Skip, RunOnce::within(Duration::ZERO), RunAll::within(MINUTE)] {
+        for rule in [Misfire::Skip, Misfire::run_once(Duration::ZERO), Misfire::run_all(MINUTE)] {
             let plan = due(&minutely(), rule, at(0), at(60), SECOND);
             assert_eq!(plan, DueTicks { run: vec![at(60)], skipped: vec![], next: Some(at(120)) }, "{rule}");
             let plan = due(&minutely(), rule, at(0), at(61), SECOND);
-            assert_eq!(plan.run, [at(60)], "{rule}: late by just what is allowed");
+            assert_eq!(plan.run, [at(60)], "{rule}: late by exactly what is allowed");
         }
     }
 
     #[test]
-    fn nothing_at_or_before_from_is_looked_at() {
-        let all = RunAll::within(MINUTE * 60);
+    fn ticks_at_or_before_from_are_ignored() {
+        let all = Misfire::run_all(MINUTE * 60);
         let plan = due(&minutely(), all, at(60), at(119), MINUTE * 2);
         assert_eq!(plan, DueTicks { run: vec![], skipped: vec![], next: Some(at(120)) });
         let stepped_back = due(&minutely(), all, at(600), at(100), MINUTE);
@@ -299,30 +286,30 @@ mod tests {
 
     #[test]
     fn run_once_runs_the_latest_in_the_window() {
-        let plan = missed(RunOnce::within(MINUTE * 4));
+        let plan = missed(Misfire::run_once(MINUTE * 4));
         assert_eq!(plan.run, [at(600)]);
         let window = MisfireReason::Window { within: MINUTE * 4 };
-        let stood_for = MisfireReason::Replaced { by: at(600) };
+        let replaced = MisfireReason::Replaced { by: at(600) };
         assert_eq!(
             plan.skipped,
             [
                 MisfiredTicks { first: at(60), last: at(360), why: window },
-                MisfiredTicks { first: at(420), last: at(540), why: stood_for },
+                MisfiredTicks { first: at(420), last: at(540), why: replaced },
             ]
         );
-        assert_eq!(missed(RunOnce::within(SECOND * 29)).run, [], "the window has passed");
-        assert_eq!(missed(RunOnce::within(SECOND * 30)).run, [at(600)], "its end belongs to it");
+        assert_eq!(missed(Misfire::run_once(SECOND * 29)).run, [], "the window has passed");
+        assert_eq!(missed(Misfire::run_once(SECOND * 30)).run, [at(600)], "the window includes its end");
     }
 
     #[test]
     fn run_once_runs_the_tick_in_time_as_well() {
-        let plan = due(&minutely(), RunOnce::within(MINUTE * 60), at(0), at(600), SECOND);
+        let plan = due(&minutely(), Misfire::run_once(MINUTE * 60), at(0), at(600), SECOND);
         assert_eq!(plan.run, [at(540), at(600)]);
     }
 
     #[test]
     fn run_all_runs_each_in_the_window() {
-        let plan = missed(RunAll::within(MINUTE * 4));
+        let plan = missed(Misfire::run_all(MINUTE * 4));
         assert_eq!(plan.run, [at(420), at(480), at(540), at(600)]);
         let window = MisfireReason::Window { within: MINUTE * 4 };
         assert_eq!(plan.skipped, [MisfiredTicks { first: at(60), last: at(360), why: window }]);
@@ -332,19 +319,19 @@ mod tests {
     fn a_weeks_outage_of_a_fast_job_is_bounded() {
         let week = Duration::from_secs(7 * 24 * 3600);
         let now = START + week;
-        let fast: Schedule = every(Duration::from_millis(10)).unwrap().into();
-        let plan = due(&fast, RunAll::within(week), START, now, SECOND);
+        let fast: Schedule = every(Duration::from_millis(10)).unwrap();
+        let plan = due(&fast, Misfire::run_all(week), START, now, SECOND);
         assert_eq!(plan.run.len(), DUE_MAX);
         assert_eq!(plan.run.last(), Some(&now), "the latest are kept");
         assert_eq!(plan.skipped.last().map(|span| span.why), Some(MisfireReason::TooMany));
 
-        let plan = due(&fast, RunOnce::within(week), START, now, SECOND);
-        assert_eq!(plan.run.len(), 1 + 101, "one for the missed, and what is less than a second late");
+        let plan = due(&fast, Misfire::run_once(week), START, now, SECOND);
+        assert_eq!(plan.run.len(), 1 + 101, "one for the missed ticks, and those less than a second late");
         let plan = due(&fast, Misfire::Skip, START, now, Duration::ZERO);
         assert_eq!(plan.run, [now]);
 
         let secondly: Schedule = Cron::parse("* * * * * *").unwrap().into();
-        let plan = due(&secondly, RunAll::within(week), START, now, SECOND);
+        let plan = due(&secondly, Misfire::run_all(week), START, now, SECOND);
         assert_eq!(plan.run.len(), DUE_MAX);
         assert_eq!(plan.run.last(), Some(&now));
     }
@@ -352,9 +339,9 @@ mod tests {
     #[test]
     fn every_tick_is_run_or_skipped_and_none_twice() {
         let schedules: [Schedule; 3] =
-            [minutely(), every(SECOND * 7).unwrap().into(), Cron::parse("*/5 * * * *").unwrap().into()];
+            [minutely(), every(SECOND * 7).unwrap(), Cron::parse("*/5 * * * *").unwrap().into()];
         for schedule in &schedules {
-            for rule in [Misfire::Skip, RunOnce::within(MINUTE * 3), RunAll::within(MINUTE * 3)] {
+            for rule in [Misfire::Skip, Misfire::run_once(MINUTE * 3), Misfire::run_all(MINUTE * 3)] {
                 for seconds in [0, 1, 59, 60, 61, 200, 700, 3601] {
                     let plan = due(schedule, rule, START, at(seconds), SECOND * 5);
                     let all = at_most(schedule, START, at(seconds), DUE_MAX).unwrap();

@@ -1,4 +1,4 @@
-//! The rules of a job beside its schedule: what happens with missed ticks, overlapping runs and failed attempts. Pure.
+//! The rules of a job beside its schedule, for missed ticks, overlapping runs and failed attempts. Pure.
 
 mod delivery;
 mod jitter;
@@ -10,7 +10,7 @@ mod retry;
 pub use delivery::Delivery;
 pub(super) use jitter::Jitter;
 pub(super) use misfire::due_with;
-pub use misfire::{DUE_MAX, DueTicks, Misfire, MisfireReason, MisfiredTicks, RunAll, RunOnce, due};
+pub use misfire::{DUE_MAX, DueTicks, Misfire, MisfireReason, MisfiredTicks, due};
 pub use overlap::Overlap;
 pub use placement::Placement;
 pub use retry::Retry;

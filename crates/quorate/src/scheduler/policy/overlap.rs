@@ -1,22 +1,21 @@
 use std::fmt;
 
-/// What happens where a tick comes due while an earlier run of the same job goes on.
+/// The rule for a tick that is due while an earlier run of the same job is active.
 ///
-/// Ticks that are made up (missed, or started and not ended) and runs that somebody asked for are never skipped
-/// for it: they wait, one after another.
+/// Catch-up runs (of ticks that were missed, or started and not ended) and requested runs are never skipped by this rule.
+/// They wait, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Overlap {
-    /// It does not run.
+    /// The tick does not run.
     Skip,
-    /// It waits for the end of that run. Of several that wait the latest runs, unless the misfire rule is
-    /// run-all: then each does.
+    /// The tick waits for the end of that run. If several ticks wait, the latest runs; under the misfire rule run-all, each
+    /// of them runs.
     #[default]
     Queue,
-    /// That run is told to stop, and ends as cancelled; then the tick runs. What does not stop within the
-    /// step-down grace is dropped.
+    /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace is dropped.
     CancelOld,
-    /// It runs beside it.
+    /// The tick runs beside the earlier run.
     Allow,
 }
 

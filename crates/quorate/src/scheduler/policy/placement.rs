@@ -1,21 +1,22 @@
 use std::fmt;
 
-/// Where a job's ticks run.
+/// The workers that may run a job's ticks.
 ///
-/// The leader plans the ticks of both: misfires, overlap, pauses, cancellations and requests hold across all workers. A job that
-/// changes its placement counts anew from that moment, as with another schedule: nothing from before is made up. A run that
-/// is open to workers ends as such, whatever the placement is by then.
+/// The leader plans the ticks in both cases, so misfires, overlap, pauses, cancellations and requests hold across all
+/// workers. When a job changes its placement, its ticks count from that moment, as with another schedule: no earlier tick
+/// gets a catch-up run. A run that is open to workers ends as such, also if the placement has changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// On the leader.
+    /// The leader.
     #[default]
     Leader,
-    /// On any worker that [runs](super::super::Scheduler::run) a scheduler with the job, whether it leads or not. The leader
-    /// *opens* a run in its ledger, where the overlap rule permits two TTLs before the tick, and a worker takes it. A worker
-    /// that crashes keeps its run until the TTL is over. A cancellation reaches the worker within about a second. Without a leader no further
-    /// run is opened. What a run leaves ([`RunContext::set_state`](super::super::RunContext::set_state), its output and its last error)
-    /// is limited to 1 KiB together.
+    /// Any worker that [runs](crate::scheduler::Scheduler::run) a scheduler with the job, the leader or another one. The
+    /// leader *opens* a run in its ledger, two TTLs before the tick if the overlap rule permits it, and a worker takes it.
+    /// If that worker crashes, another one can take the run after the TTL. A cancellation reaches the worker within about a
+    /// second. Without a leader, no further run is opened. The state of a run
+    /// ([`RunContext::set_state`](crate::scheduler::RunContext::set_state)), its output and its last error are limited to
+    /// 1 KiB together.
     AnyWorker,
 }
 

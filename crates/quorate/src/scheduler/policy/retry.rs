@@ -1,7 +1,7 @@
 use crate::backoff::Backoff;
 use std::{fmt, time::Duration};
 
-/// How often a run that fails or times out is tried, and how long it waits in between.
+/// The number of attempts of a run that fails or times out, and the waits between them.
 ///
 /// ```
 /// use quorate::scheduler::Retry;
@@ -22,30 +22,31 @@ impl Retry {
     /// One attempt.
     pub const NONE: Self = Self::new(1);
 
-    /// So many attempts in all, the first included; between them 1 second, then twice that, up to a minute.
+    /// Creates a rule with this number of attempts, including the first. The wait is 1 second after the first failure, and
+    /// doubles up to a minute.
     pub const fn new(attempts: u32) -> Self {
         Self { attempts, first: Duration::from_secs(1), max: Duration::from_secs(60) }
     }
 
-    /// The wait after the first failure, which doubles with each up to `max`. What is waited is drawn evenly
-    /// from between half of that and all of it, so that what failed together does not come back together.
+    /// Sets the wait after the first failure. It doubles with each failure, up to `max`. The actual wait is random, uniform
+    /// between half of that value and all of it, so that runs that failed together are not repeated together.
     pub const fn backoff(mut self, first: Duration, max: Duration) -> Self {
         self.first = first;
         self.max = max;
         self
     }
 
-    /// How many attempts there are in all.
+    /// Returns the number of attempts, including the first.
     pub const fn attempts(self) -> u32 {
         self.attempts
     }
 
-    /// The longest wait between two attempts.
+    /// Returns the longest wait between two attempts.
     pub const fn max_backoff(self) -> Duration {
         self.max
     }
 
-    /// How long to wait after `failed` attempts, by a number drawn at random; `None` where there is none left.
+    /// Returns the wait after `failed` attempts, by a random number, or `None` if no attempt is left.
     pub(in crate::scheduler) fn pause(self, failed: u32, random: u64) -> Option<Duration> {
         if failed >= self.attempts {
             return None;
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_end_with_the_attempts() {
+    fn waits_double_up_to_the_longest_until_no_attempt_is_left() {
         let retry = Retry::new(6).backoff(Duration::from_secs(1), Duration::from_secs(5));
         let longest: Vec<_> =
             (1..8).map(|failed| retry.pause(failed, 0).map(|wait| wait.as_secs())).collect();

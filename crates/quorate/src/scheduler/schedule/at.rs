@@ -1,24 +1,14 @@
 use crate::env::WallTime;
-use crate::scheduler::schedule::Zone;
+use crate::scheduler::schedule::zone::Zone;
 use std::fmt;
 
-/// One tick, at one moment. A job that is registered after it has none.
+/// One tick, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At(WallTime);
-
-/// One tick, at this moment; one that has passed is accepted, and never due.
-pub const fn at(moment: WallTime) -> At {
-    At(moment)
-}
+pub(super) struct At(pub(super) WallTime);
 
 impl At {
-    /// When.
-    pub const fn moment(self) -> WallTime {
-        self.0
-    }
-
-    /// The tick, where it is later than `after`.
-    pub fn next_after(self, after: WallTime) -> Option<WallTime> {
+    /// Returns the tick if it is later than `after`.
+    pub(super) fn next_after(self, after: WallTime) -> Option<WallTime> {
         (self.0 > after).then_some(self.0)
     }
 }

@@ -1,24 +1,31 @@
 use crate::env::WallTime;
-use crate::scheduler::schedule::{CronError, Dst, Zone, crontab, local};
+use crate::scheduler::schedule::{
+    crontab,
+    dst::Dst,
+    error::{InvalidSchedule, shown},
+    local,
+    zone::Zone,
+};
 use std::{fmt, sync::Arc};
 
-/// Ticks by the calendar and the clock on the wall, in a zone.
+/// A cron line in a time zone: ticks by the calendar and local time.
 ///
-/// Two dialects, told apart by the number of fields:
+/// The number of fields selects one of two dialects:
 ///
 /// * **crontab**, 5 fields: `minute hour day-of-month month day-of-week`. Sunday is 0 or 7; names (`mon`,
-///   `jan`), ranges, lists and steps as in `crontab(5)`. Where neither day field begins with `*`, a day that
-///   meets *either* is meant. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@yearly`
+///   `jan`), ranges, lists and steps as in `crontab(5)`. If neither day field begins with `*`, a day that
+///   matches *either* field is due. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@yearly`
 ///   (`@annually`).
 /// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
-///   is 1; a day must meet *both* day fields. With the feature `cron-crate`, on by default, a parsed `cron::Schedule` is
+///   is 1; a day must match *both* day fields. With the feature `cron-crate`, on by default, a parsed `cron::Schedule` is
 ///   accepted as well.
 ///
-/// In both a day-of-month may be `L` (the month's last), `L-3` (three days before it), `15W` (the weekday,
+/// In both dialects, a day-of-month may be `L` (the month's last), `L-3` (three days before it), `15W` (the weekday,
 /// Monday to Friday, nearest to the 15th in the same month) or `LW` (the month's last weekday), and a
 /// day-of-week `fri#2` (the second Friday) or `friL` (the last one), alone or in a list.
 ///
-/// Skipped and repeated local times follow one rule in both, chosen by [`Cron::dst`].
+/// Skipped and repeated local times follow one rule in both dialects, set with [`Cron::dst`]. A line has no ticks after the
+/// year 9999.
 ///
 /// ```
 /// use quorate::scheduler::Cron;
@@ -29,7 +36,7 @@ use std::{fmt, sync::Arc};
 ///     Cron::parse("61 3 * * *").unwrap_err().to_string(),
 ///     "in `61 3 * * *`: minute `61` is not within 0-59",
 /// );
-/// # Ok::<(), quorate::scheduler::CronError>(())
+/// # Ok::<(), quorate::scheduler::InvalidSchedule>(())
 /// ```
 #[derive(Clone)]
 pub struct Cron {
@@ -40,69 +47,68 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// Reads a cron line; its zone is UTC until [`Cron::zone`] says otherwise.
+    /// Parses a cron line. Its zone is UTC unless [`Cron::zone`] sets another one.
     ///
     /// # Errors
-    /// [`CronError`], which names the field, the value and the fix. A line that can never fire (30 February)
-    /// is an error too.
-    pub fn parse(text: &str) -> Result<Self, CronError> {
-        let cron = Self::written(text)?;
+    /// [`InvalidSchedule`], with the field, the value and the fix. A line that never fires (30 February) is an error too.
+    pub fn parse(text: &str) -> Result<Self, InvalidSchedule> {
+        let cron = Self::read(text)?;
         if cron.times.next(0).is_none() {
-            return Err(CronError::Never { text: crontab::shown(&cron.text) });
+            return Err(InvalidSchedule::Never { text: shown(&cron.text) });
         }
         Ok(cron)
     }
 
-    /// Reads a line that stood before, even if it never fires.
-    pub(super) fn written(text: &str) -> Result<Self, CronError> {
+    /// Parses a line that was valid when it was stored, even if it never fires.
+    pub(super) fn read(text: &str) -> Result<Self, InvalidSchedule> {
         let times = crontab::read(text)?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(Self { text: text.into(), times: Arc::new(times), zone: Zone::UTC, dst: Dst::default() })
     }
 
-    /// The same line in the zone of this IANA name.
+    /// Sets the zone by its IANA name.
     ///
     /// # Errors
-    /// [`CronError::Zone`] where there is no such zone, with the nearest name.
-    pub fn zone(self, name: &str) -> Result<Self, CronError> {
+    /// [`InvalidSchedule::Zone`] if there is no such zone, with the most similar name.
+    pub fn zone(self, name: &str) -> Result<Self, InvalidSchedule> {
         Ok(self.in_zone(Zone::named(name)?))
     }
 
-    /// The same line in `zone`.
+    /// Sets the zone.
     #[must_use]
     pub fn in_zone(self, zone: Zone) -> Self {
         Self { zone, ..self }
     }
 
-    /// The same line under this rule for skipped and repeated local times. Default [`Dst::Vixie`].
+    /// Sets the rule for skipped and repeated local times. Default [`Dst::Vixie`].
     #[must_use]
     pub fn dst(self, rule: Dst) -> Self {
         Self { dst: rule, ..self }
     }
 
-    /// The rule for skipped and repeated local times.
+    /// Returns the rule for skipped and repeated local times.
     pub const fn dst_rule(&self) -> Dst {
         self.dst
     }
 
-    /// The zone.
+    /// Returns the zone.
     pub const fn zone_of(&self) -> &Zone {
         &self.zone
     }
 
-    /// The cron line.
+    /// Returns the cron line.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The first tick strictly later than `after`; `None` where there is none up to the year 9999.
+    /// Returns the first tick strictly later than `after`, or `None` if there is none up to the year 9999.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         let after = i64::try_from(after.as_micros() / 1_000_000).ok()?;
         let tick = u64::try_from(local::next_after(&self.times, &self.zone, self.dst, after)?).ok()?;
         Some(WallTime::from_micros(tick * 1_000_000))
     }
 
-    /// `at` as people write it, in this line's zone.
+    /// Formats `at` for people, in the zone of the line.
     pub fn format(&self, at: WallTime) -> String {
         self.zone.format(at)
     }

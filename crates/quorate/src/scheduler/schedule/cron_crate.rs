@@ -1,20 +1,23 @@
 //! Parsed schedules of the `cron` crate (0.17). The only module that names the crate, which brings in `chrono`.
 
 use crate::scheduler::schedule::{
-    Cron, Dst, Schedule, Zone,
+    cron::Cron,
+    dst::Dst,
+    kinds::Schedule,
     line::{Fields, Line},
     local::LocalTimes,
+    zone::Zone,
 };
 use ::cron::TimeUnitSpec;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// A line that the `cron` crate has parsed, in UTC until [`Cron::zone`] sets another zone. Its text decides whether it is a
-/// fixed-time job, as for [`Cron::parse`]. A line that never fires is accepted, and has no ticks. Where the line names no
-/// year, its ticks go on after 2100, where the crate itself stops.
+/// Converts a line that the `cron` crate has parsed, in UTC unless [`Cron::zone`] sets another zone. The text decides
+/// whether it is a fixed-time job, as for [`Cron::parse`]. A line that never fires is accepted, and has no ticks. If the line
+/// names no year, its ticks continue after 2100, where the crate itself stops.
 impl From<::cron::Schedule> for Cron {
     fn from(line: ::cron::Schedule) -> Self {
-        let as_written = tidied(line.source());
-        if let Ok(cron) = Self::written(&as_written) {
+        let as_written = normalized(line.source());
+        if let Ok(cron) = Self::read(&as_written) {
             return cron;
         }
         let text = rewritten(&line);
@@ -23,10 +26,10 @@ impl From<::cron::Schedule> for Cron {
     }
 }
 
-/// In UTC: see [`Cron`]'s own `From`.
+/// In UTC, as for the conversion to a [`Cron`].
 impl From<::cron::Schedule> for Schedule {
     fn from(schedule: ::cron::Schedule) -> Self {
-        Self::Cron(schedule.into())
+        Cron::from(schedule).into()
     }
 }
 
@@ -47,25 +50,25 @@ impl From<&::cron::Schedule> for Line {
     }
 }
 
-/// Whether a line of six or seven fields is a fixed-time job.
+/// Returns whether a line of six or seven fields is a fixed-time job.
 fn is_fixed(text: &str) -> bool {
     text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
 }
 
-/// The source of a line with spaces between its fields alone: the crate accepts spaces within a list.
-fn tidied(text: &str) -> String {
-    let mut tidy = String::new();
+/// Returns the source of a line with spaces only between the fields. The crate also accepts spaces within a list.
+fn normalized(text: &str) -> String {
+    let mut result = String::new();
     for word in text.split_whitespace() {
         let joins = |c: char| matches!(c, ',' | '-' | '/');
-        if !tidy.is_empty() && !tidy.ends_with(joins) && !word.starts_with(joins) {
-            tidy.push(' ');
+        if !result.is_empty() && !result.ends_with(joins) && !word.starts_with(joins) {
+            result.push(' ');
         }
-        tidy.push_str(word);
+        result.push_str(word);
     }
-    tidy
+    result
 }
 
-/// A line written from its values.
+/// Writes a line from its values.
 fn rewritten(line: &::cron::Schedule) -> String {
     fn text(field: &impl TimeUnitSpec) -> String {
         if field.is_all() { "*".to_owned() } else { list(field.iter()) }

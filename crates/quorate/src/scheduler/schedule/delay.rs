@@ -1,44 +1,29 @@
 use crate::env::WallTime;
-use crate::scheduler::schedule::EveryError;
+use crate::scheduler::schedule::{error::InvalidSchedule, every::whole_micros};
 use std::{fmt, time::Duration};
 
-/// A tick a fixed time after the last run has ended: never beside itself, however long a run takes.
-///
-/// Such ticks do not lie on the clock: they hang on what happened. The first one is when the job was first
-/// registered; each other is the end of the run before it, *as the ledger has it*, plus the delay. Every leader
-/// reads the same end there, and so comes to the same tick. A tick that came to no end of its own (it was lost
-/// with its leader, skipped, cancelled) ends when that is written into the ledger; so the chain goes on. A late
-/// tick is never misfired: nothing else would start the next one.
+/// A tick a fixed time after the end of the last run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delay {
+pub(super) struct Delay {
     micros: u64,
 }
 
-/// A tick `delay` after the last run has ended; the same as [`Delay::new`].
-///
-/// # Errors
-/// As [`Delay::new`].
-pub fn delay(delay: Duration) -> Result<Delay, EveryError> {
-    Delay::new(delay)
-}
-
 impl Delay {
-    /// A tick `delay` after the last run has ended.
+    /// Creates a schedule with a tick `delay` after the end of the last run.
     ///
     /// # Errors
-    /// [`EveryError`] where it is shorter than a millisecond, holds a fraction of a microsecond, or is longer
-    /// than the wall clock can count.
-    pub fn new(delay: Duration) -> Result<Self, EveryError> {
-        super::every::whole_micros("delay", delay).map(|micros| Self { micros })
+    /// [`InvalidSchedule::Interval`], as for [`delay`](super::delay).
+    pub(super) fn new(delay: Duration) -> Result<Self, InvalidSchedule> {
+        whole_micros("delay", delay).map(|micros| Self { micros })
     }
 
-    /// How long after the end.
-    pub const fn time(self) -> Duration {
+    /// The time between the end of a run and the next tick.
+    pub(super) const fn time(self) -> Duration {
         Duration::from_micros(self.micros)
     }
 
-    /// The tick that follows a run which ended at `end`.
-    pub fn next_after_end(self, end: WallTime) -> Option<WallTime> {
+    /// Returns the tick that follows a run which ended at `end`.
+    pub(super) fn next_after_end(self, end: WallTime) -> Option<WallTime> {
         end.as_micros().checked_add(self.micros).map(WallTime::from_micros)
     }
 }
@@ -54,16 +39,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tick_hangs_on_the_end_before_it() {
-        let minute = delay(Duration::from_secs(60)).unwrap();
+    fn a_tick_follows_the_end_of_the_run_before_it() {
+        let minute = Delay::new(Duration::from_secs(60)).unwrap();
         assert_eq!(minute.next_after_end(WallTime::from_micros(7)), Some(WallTime::from_micros(60_000_007)));
         assert_eq!(minute.next_after_end(WallTime::from_micros(u64::MAX)), None);
         assert_eq!(minute.to_string(), "60s after the last end");
     }
 
     #[test]
-    fn a_delay_of_nothing_is_refused() {
-        let error = delay(Duration::ZERO).unwrap_err().to_string();
+    fn a_delay_of_zero_is_refused() {
+        let error = Delay::new(Duration::ZERO).unwrap_err().to_string();
         assert_eq!(error, "the delay 0ns cannot be kept; use at least 1ms, in whole microseconds");
     }
 }

@@ -1,69 +1,118 @@
 use crate::env::WallTime;
-use crate::scheduler::schedule::{At, Cron, CustomSchedule, Delay, Every, Timetable, Zone};
+use crate::scheduler::schedule::{
+    at::At,
+    cron::Cron,
+    delay::Delay,
+    error::InvalidSchedule,
+    every::Every,
+    timetable::{GuardedTimetable, Timetable},
+    zone::Zone,
+};
 use std::{fmt, time::Duration};
 
-/// When a job is due.
+/// The points in time at which a job is due, its *ticks*: made by [`every`], [`delay`], [`at`], a [`Cron`] line, or
+/// [`Schedule::custom`].
+///
+/// ```
+/// use quorate::scheduler::{Cron, Schedule, every};
+/// use std::time::Duration;
+///
+/// let often = every(Duration::from_secs(10))?;
+/// assert_eq!(often.to_string(), "every 10s");
+/// let nightly: Schedule = Cron::parse("0 3 * * *")?.into();
+/// assert_eq!(nightly.upcoming(Default::default(), 3).count(), 3);
+/// # Ok::<(), quorate::scheduler::InvalidSchedule>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Schedule {
-    /// At a fixed distance.
+pub struct Schedule(pub(super) Kind);
+
+/// The kinds of schedules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
     Every(Every),
-    /// By the calendar and the clock on the wall.
     Cron(Cron),
-    /// A fixed time after the last run has ended.
     Delay(Delay),
-    /// Once.
     At(At),
-    /// By a timetable of one's own.
-    Custom(CustomSchedule),
+    Custom(GuardedTimetable),
+}
+
+/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers agree on these
+/// ticks, whenever each of them started.
+///
+/// # Errors
+/// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a microsecond, or is
+/// longer than the wall clock can count.
+pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
+    Every::new(period).map(|every| Schedule(Kind::Every(every)))
+}
+
+/// Returns a schedule with a tick `delay` after the end of the last run. A job with such a schedule never runs beside
+/// itself, however long a run takes.
+///
+/// The first tick is the moment at which the job is first registered. Each later tick is the end of the run before it,
+/// *as the ledger records it*, plus the delay. Every leader reads the same end, and so computes the same tick. A run
+/// without an end of its own (lost with its leader, skipped, cancelled) ends when that is written to the ledger, so the
+/// chain of runs continues. A late tick never misfires, because no other event would start the next run.
+///
+/// # Errors
+/// As for [`every`].
+pub fn delay(delay: Duration) -> Result<Schedule, InvalidSchedule> {
+    Delay::new(delay).map(|delay| Schedule(Kind::Delay(delay)))
+}
+
+/// Returns a schedule with one tick, at `moment`. A job that is registered after `moment` has no tick: a moment in the past
+/// is accepted, and never due.
+pub const fn at(moment: WallTime) -> Schedule {
+    Schedule(Kind::At(At(moment)))
 }
 
 impl Schedule {
-    /// By a timetable of one's own, guarded: see [`Timetable::next_after`].
+    /// Returns a schedule with the ticks of `table`. See [`Timetable::next_after`] for the checks.
     pub fn custom(table: impl Timetable + 'static) -> Self {
-        Self::Custom(CustomSchedule::new(table))
+        Self(Kind::Custom(GuardedTimetable::new(table)))
     }
 
-    /// The first tick strictly later than `after`; `None` where there is none.
+    /// Returns the first tick strictly later than `after`, or `None` if there is none.
     ///
-    /// A pure function: every worker gets the same ticks. Asked again with its own answer it walks through
-    /// all ticks, strictly growing. (Where ticks hang on ends, [`Schedule::is_after_end`], `after` is when the
-    /// last run ended, and the walk is one of runs that take no time.)
+    /// This is a pure function, so every worker computes the same ticks. Called again with its own result it walks
+    /// through all ticks, in order. If ticks depend on the ends of runs ([`Schedule::is_after_end`]), `after` is the end of
+    /// the last run, and the walk assumes runs that take no time.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
-        match self {
-            Self::Every(every) => every.next_after(after),
-            Self::Cron(cron) => cron.next_after(after),
-            Self::Delay(delay) => delay.next_after_end(after),
-            Self::At(at) => at.next_after(after),
-            Self::Custom(custom) => custom.next_after(after),
+        match &self.0 {
+            Kind::Every(every) => every.next_after(after),
+            Kind::Cron(cron) => cron.next_after(after),
+            Kind::Delay(delay) => delay.next_after_end(after),
+            Kind::At(at) => at.next_after(after),
+            Kind::Custom(custom) => custom.next_after(after),
         }
     }
 
-    /// The first tick of a job that has been registered at `since`: where ticks hang on ends, that moment
-    /// itself, for there is no end yet.
+    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs, this is `since`
+    /// itself, because no run has ended yet.
     pub fn first(&self, since: WallTime) -> Option<WallTime> {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
 
-    /// Whether a tick hangs on the end of the run before it, so that there is never more than one to come and
-    /// none may be left out: see [`Delay`].
+    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. Then at most one tick is known
+    /// in advance, and no tick may be left out.
     pub const fn is_after_end(&self) -> bool {
-        matches!(self, Self::Delay(_))
+        matches!(self.0, Kind::Delay(_))
     }
 
-    /// The tick that follows a run which ended at `end`, as the ledger has it; `None` where ticks do not hang
-    /// on ends.
+    /// Returns the tick that follows a run which ended at `end` by the ledger, or `None` if ticks do not depend on the ends
+    /// of runs.
     pub fn next_after_end(&self, end: WallTime) -> Option<WallTime> {
-        match self {
-            Self::Delay(delay) => delay.next_after_end(end),
+        match &self.0 {
+            Kind::Delay(delay) => delay.next_after_end(end),
             _ => None,
         }
     }
 
-    /// The first `count` ticks later than `from`, one at a time: at most one where ticks hang on ends.
+    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs, it is one tick at
+    /// most.
     pub fn upcoming(&self, from: WallTime, count: usize) -> impl Iterator<Item = WallTime> + '_ {
         let count = if self.is_after_end() { count.min(1) } else { count };
-        // Not `successors`, which is a tick ahead: the search after the last tick of a line may take long.
+        // `successors` would compute one tick more than is asked for. The search after the last tick of a line may be slow.
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.next_after(at)?;
@@ -72,22 +121,32 @@ impl Schedule {
         .take(count)
     }
 
-    /// Why there are no more ticks, where a timetable of one's own did what it must not.
+    /// Returns the fixed time between two ticks, or between the end of a run and the next tick; `None` if it varies, or if
+    /// there is only one tick.
+    pub fn interval(&self) -> Option<Duration> {
+        match &self.0 {
+            Kind::Every(every) => Some(every.period()),
+            Kind::Delay(delay) => Some(delay.time()),
+            Kind::Cron(_) | Kind::At(_) | Kind::Custom(_) => None,
+        }
+    }
+
+    /// Returns the reason why a [`Timetable`] has no more ticks, if it broke its contract.
     pub fn error(&self) -> Option<&str> {
-        match self {
-            Self::Custom(custom) => custom.error(),
+        match &self.0 {
+            Kind::Custom(custom) => custom.error(),
             _ => None,
         }
     }
 
-    /// The last tick that is later than `after` and not later than `until`.
+    /// Returns the last tick that is later than `after` and not later than `until`.
     ///
-    /// By bisection: some fifty calls of [`Schedule::next_after`], however many ticks lie between.
+    /// The search is a bisection: some fifty calls of [`Schedule::next_after`], however many ticks are in the span.
     pub fn last_within(&self, after: WallTime, until: WallTime) -> Option<WallTime> {
         let upto = |at| self.next_after(at).filter(|tick| *tick <= until);
         let mut last = upto(after)?;
         if self.is_after_end() {
-            return Some(last); // What follows it hangs on its end.
+            return Some(last); // The tick after it depends on the end of its run.
         }
         let (mut some, mut none) = (last.as_micros(), until.as_micros());
         while some < none {
@@ -103,32 +162,33 @@ impl Schedule {
         Some(last)
     }
 
-    /// The shortest time between two ticks that follow each other: as found among some of a cron line's.
+    /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, it is the shortest among a
+    /// sample of the ticks.
     pub(in crate::scheduler) fn busiest_gap(&self) -> Duration {
-        /// 2024-01-01, so that all workers look at the same ticks.
-        const ANCHOR: WallTime = WallTime::from_micros(1_704_067_200_000_000);
-        const LOOK_AT: usize = 100;
-        match self {
-            Self::Every(every) => every.period(),
-            Self::Delay(delay) => delay.time(),
-            Self::At(_) => Duration::from_secs(24 * 3600),
-            Self::Cron(_) | Self::Custom(_) => {
-                let ticks: Vec<WallTime> = self.upcoming(ANCHOR, LOOK_AT).collect();
+        /// 2024-01-01: a constant, so that all workers sample the same ticks.
+        const SAMPLE_FROM: WallTime = WallTime::from_micros(1_704_067_200_000_000);
+        const SAMPLE: usize = 100;
+        match &self.0 {
+            Kind::Every(every) => every.period(),
+            Kind::Delay(delay) => delay.time(),
+            Kind::At(_) => Duration::from_secs(24 * 3600),
+            Kind::Cron(_) | Kind::Custom(_) => {
+                let ticks: Vec<WallTime> = self.upcoming(SAMPLE_FROM, SAMPLE).collect();
                 let gaps = ticks.windows(2).map(|two| two[0].until(two[1]));
                 gaps.min().unwrap_or(Duration::from_secs(24 * 3600))
             }
         }
     }
 
-    /// A moment not before `after`, from which on no more than `most` ticks are due up to `until`. As early as
-    /// the distance between ticks promises; for a timetable of one's own at most half of them are lost.
+    /// Returns a moment not before `after` from which on at most `most` ticks are due up to `until`. It is as early as the
+    /// distance between ticks guarantees; for a timetable, it leaves out at most half of the `most` ticks.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
-        let gap = match self {
-            Self::Every(every) => every.period(),
-            Self::Delay(delay) => delay.time(),
-            Self::Cron(_) | Self::At(_) => Duration::from_secs(1),
-            Self::Custom(_) => {
+        let gap = match &self.0 {
+            Kind::Every(every) => every.period(),
+            Kind::Delay(delay) => delay.time(),
+            Kind::Cron(_) | Kind::At(_) => Duration::from_secs(1),
+            Kind::Custom(_) => {
                 let fits = |gap: &Duration| {
                     let from = until - *gap * gaps;
                     let ticks = self.upcoming(from, most + 1).take_while(|tick| *tick <= until);
@@ -141,69 +201,42 @@ impl Schedule {
         after.max(until - gap * gaps)
     }
 
-    /// `at` as people write it, in the schedule's zone.
+    /// Formats `at` for people, in the zone of the schedule.
     pub fn format(&self, at: WallTime) -> String {
-        match self {
-            Self::Cron(cron) => cron.format(at),
+        match &self.0 {
+            Kind::Cron(cron) => cron.format(at),
             _ => Zone::UTC.format(at),
         }
     }
 }
 
-impl From<Every> for Schedule {
-    fn from(every: Every) -> Self {
-        Self::Every(every)
-    }
-}
-
 impl From<Cron> for Schedule {
     fn from(cron: Cron) -> Self {
-        Self::Cron(cron)
-    }
-}
-
-impl From<Delay> for Schedule {
-    fn from(delay: Delay) -> Self {
-        Self::Delay(delay)
-    }
-}
-
-impl From<At> for Schedule {
-    fn from(at: At) -> Self {
-        Self::At(at)
-    }
-}
-
-impl From<CustomSchedule> for Schedule {
-    fn from(custom: CustomSchedule) -> Self {
-        Self::Custom(custom)
+        Self(Kind::Cron(cron))
     }
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Every(every) => every.fmt(f),
-            Self::Cron(cron) => cron.fmt(f),
-            Self::Delay(delay) => delay.fmt(f),
-            Self::At(at) => at.fmt(f),
-            Self::Custom(custom) => custom.fmt(f),
+        match &self.0 {
+            Kind::Every(every) => every.fmt(f),
+            Kind::Cron(cron) => cron.fmt(f),
+            Kind::Delay(delay) => delay.fmt(f),
+            Kind::At(at) => at.fmt(f),
+            Kind::Custom(custom) => custom.fmt(f),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::scheduler::{DUE_MAX, DueTicks, Misfire, RunAll, due};
-    use {
-        super::*,
-        crate::scheduler::{at, delay, every},
-    };
+    use super::*;
+    use crate::scheduler::policy::{DUE_MAX, DueTicks, Misfire, due};
 
     const START: WallTime = WallTime::from_micros(1_741_330_000_000_000);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A tick every seven seconds since the epoch, by hand.
+    /// A tick every seven seconds since the epoch.
     #[derive(Debug)]
     struct Sevens;
 
@@ -217,46 +250,46 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_hang_on_ends_come_one_at_a_time_and_are_never_too_late() {
-        let schedule: Schedule = delay(10 * SECOND).unwrap().into();
+    fn ticks_that_depend_on_ends_come_one_at_a_time_and_are_never_too_late() {
+        let schedule: Schedule = delay(10 * SECOND).unwrap();
         assert_eq!(schedule.first(START), Some(START));
         assert_eq!(schedule.next_after_end(START), Some(START + 10 * SECOND));
         assert_eq!(schedule.upcoming(START, 5).collect::<Vec<_>>(), [START + 10 * SECOND]);
         assert_eq!(schedule.last_within(START, START + 100 * SECOND), Some(START + 10 * SECOND));
-        for rule in [Misfire::Skip, RunAll::within(SECOND)] {
+        for rule in [Misfire::Skip, Misfire::run_all(SECOND)] {
             let plan = due(&schedule, rule, START, START + 500 * SECOND, SECOND);
             assert_eq!(plan, DueTicks { run: vec![START + 10 * SECOND], ..DueTicks::default() }, "{rule}");
             let plan = due(&schedule, rule, START, START + 9 * SECOND, SECOND);
             assert_eq!(plan, DueTicks { next: Some(START + 10 * SECOND), ..DueTicks::default() }, "{rule}");
         }
-        let cron: Schedule = every(SECOND).unwrap().into();
+        let cron: Schedule = every(SECOND).unwrap();
         assert_eq!((cron.first(START), cron.next_after_end(START)), (Some(START + SECOND), None));
     }
 
     #[test]
-    fn once_is_once_and_what_has_passed_is_never_due() {
-        let schedule: Schedule = at(START).into();
+    fn a_schedule_of_one_moment_is_never_due_after_it() {
+        let schedule: Schedule = at(START);
         assert_eq!(schedule.to_string(), "once at 2025-03-07 06:46:40 +00:00 (UTC)");
         assert_eq!(schedule.next_after(START - SECOND), Some(START));
         assert_eq!(schedule.next_after(START), None);
         assert_eq!(schedule.upcoming(WallTime::default(), 9).collect::<Vec<_>>(), [START]);
-        let plan = due(&schedule, RunAll::within(60 * SECOND), START - SECOND, START + SECOND, SECOND);
+        let plan = due(&schedule, Misfire::run_all(60 * SECOND), START - SECOND, START + SECOND, SECOND);
         assert_eq!(plan, DueTicks { run: vec![START], ..DueTicks::default() });
     }
 
     #[test]
-    fn a_timetable_of_ones_own_is_a_schedule_like_any_other() {
+    fn a_timetable_is_a_schedule_like_any_other() {
         let sevens = Schedule::custom(Sevens);
-        let same: Schedule = every(7 * SECOND).unwrap().into();
+        let same: Schedule = every(7 * SECOND).unwrap();
         let upcoming = |schedule: &Schedule| schedule.upcoming(START, 20).collect::<Vec<_>>();
         assert_eq!(upcoming(&sevens), upcoming(&same));
         assert_eq!((sevens.to_string(), sevens.spec(), sevens.error()), ("sevens".to_owned(), None, None));
         assert_eq!(sevens.busiest_gap(), 7 * SECOND);
         assert_eq!(sevens, Schedule::custom(Sevens));
         assert_ne!(sevens, same);
-        // A day was missed at a pace that nobody promised: the latest run, and more than half of what may.
+        // A week was missed, and the distance between ticks is not known: the latest run, and more than half of the limit.
         let week = Duration::from_secs(7 * 24 * 3600);
-        let plan = due(&sevens, RunAll::within(week), START, START + week, SECOND);
+        let plan = due(&sevens, Misfire::run_all(week), START, START + week, SECOND);
         assert!((DUE_MAX / 2..=DUE_MAX).contains(&plan.run.len()), "{}", plan.run.len());
         assert_eq!(plan.run.last().copied(), same.last_within(START, START + week));
         let run_from = plan.run[0];
@@ -264,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_come_is_counted_and_ends_where_the_ticks_do() {
+    fn upcoming_ticks_are_limited_by_the_count_and_by_the_last_tick() {
         let daily: Schedule = Cron::parse("@daily").unwrap().into();
         let three: Vec<String> = daily.upcoming(START, 3).map(|tick| daily.format(tick)).collect();
         assert_eq!(three[2], "2025-03-10 00:00:00 +00:00 (UTC)");
@@ -274,9 +307,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_tick_of_a_span_is_the_one_a_walk_finds() {
+    fn the_last_tick_of_a_span_is_the_one_that_a_walk_finds() {
         let lines = ["*/7 * * * *", "0 3 * * *", "0 0 1 * *", "0,30 2 * * *"];
-        let mut schedules: Vec<Schedule> = vec![every(Duration::from_millis(1500)).unwrap().into()];
+        let mut schedules: Vec<Schedule> = vec![every(Duration::from_millis(1500)).unwrap()];
         for line in lines {
             schedules.push(Cron::parse(line).unwrap().zone("America/New_York").unwrap().into());
         }

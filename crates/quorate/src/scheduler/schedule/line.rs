@@ -1,4 +1,4 @@
-//! One cron line as sets of values, and the local times that match it. Pure.
+//! A cron line as sets of values, and the local times that match it. Pure.
 
 use jiff::{
     Timestamp,
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// The first and the last year that a line can name. The last is that of the calendar.
 pub(super) const YEARS: std::ops::RangeInclusive<u32> = 1970..=9999;
-/// The calendar repeats itself, weekdays included, after this many years.
+/// The calendar, with its weekdays, repeats after this many years.
 const CYCLE: i16 = 400;
 const LAST_YEAR: i16 = 9999;
 
@@ -23,7 +23,7 @@ pub(super) struct Line {
     months: Values,
     /// Sunday is 1.
     weekdays: Values,
-    /// The length of the month, where the line is limited to months of one length.
+    /// The length of the month, if the line is limited to months of one length.
     length: Option<i8>,
     years: Years,
 }
@@ -37,13 +37,13 @@ pub(super) struct Fields {
     pub(super) months: BTreeSet<u32>,
     /// Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// The length of the month, where only months of one length match.
+    /// The length of the month, if only months of one length match.
     pub(super) length: Option<u32>,
     pub(super) years: BTreeSet<u32>,
 }
 
 impl Line {
-    /// A line of these values. Numbers that a field cannot hold match nothing.
+    /// Creates a line of these values. Numbers that a field cannot hold match nothing.
     pub(super) fn new(fields: &Fields) -> Self {
         let [seconds, minutes, hours] = &fields.clock;
         Self {
@@ -58,7 +58,7 @@ impl Line {
         }
     }
 
-    /// The first local time later than `local`, in seconds as if UTC; `None` where there is none up to the year 9999.
+    /// Returns the first local time later than `local`, in seconds as if UTC, or `None` if there is none up to the year 9999.
     pub(super) fn next(&self, local: i64) -> Option<i64> {
         let from = TimeZone::UTC.to_datetime(Timestamp::from_second(local.checked_add(1)?).ok()?);
         let found = self.on(from).or_else(|| {
@@ -68,14 +68,14 @@ impl Line {
         Some(TimeZone::UTC.to_timestamp(found).ok()?.as_second())
     }
 
-    /// The first match on the date of `from`, not before `from`.
+    /// Returns the first match on the date of `from`, not before `from`.
     fn on(&self, from: DateTime) -> Option<DateTime> {
         let date = from.date();
         let matches = self.date_from(date) == Some(date);
         matches.then(|| self.time_from(from.time())).flatten().map(|time| DateTime::from_parts(date, time))
     }
 
-    /// The first matching time of a day, not before `from`.
+    /// Returns the first matching time of a day, not before `from`.
     fn time_from(&self, from: Time) -> Option<Time> {
         let (hour, minute) = (from.hour(), from.minute());
         let at = |hour, minute, second| Time::new(hour, minute, second, 0).ok();
@@ -92,7 +92,7 @@ impl Line {
         at(self.hours.not_below(hour + 1)?, self.minutes.not_below(0)?, self.seconds.not_below(0)?)
     }
 
-    /// The first matching date, not before `from`.
+    /// Returns the first matching date, not before `from`.
     fn date_from(&self, from: Date) -> Option<Date> {
         let last = self.years.last(from.year());
         let (mut month, mut day) = (from.month(), from.day());
@@ -113,7 +113,7 @@ impl Line {
         }
     }
 
-    /// The first matching day, not before `day`, of the month that begins on `first`.
+    /// Returns the first matching day, not before `day`, of the month that begins on `first`.
     fn day_from(&self, first: Date, day: i8) -> Option<Date> {
         let length = first.days_in_month();
         if self.length.is_some_and(|only| only != length) {
@@ -132,7 +132,7 @@ impl Line {
     }
 }
 
-/// Numbers below 64.
+/// A set of numbers below 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Values(u64);
 
@@ -152,7 +152,7 @@ impl Values {
     }
 }
 
-/// All years, or those that are listed.
+/// All years, or the listed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Years {
     All,
@@ -174,7 +174,7 @@ impl Years {
         }
     }
 
-    /// The last year in which a search that starts in the year `from` can find a match.
+    /// Returns the last year in which a search that starts in the year `from` can find a match.
     fn last(&self, from: i16) -> i16 {
         match self {
             Self::All => from.saturating_add(CYCLE).min(LAST_YEAR),

@@ -1,4 +1,4 @@
-//! Points on the wall clock: when a job is due. Pure.
+//! Schedules: the points on the wall clock at which a job is due. Pure.
 
 mod at;
 mod cron;
@@ -7,6 +7,7 @@ mod cron_crate;
 mod crontab;
 mod delay;
 mod dst;
+mod error;
 mod every;
 mod kinds;
 mod line;
@@ -15,13 +16,10 @@ mod spec;
 mod timetable;
 mod zone;
 
-pub use at::{At, at};
 pub use cron::Cron;
-pub use crontab::CronError;
-pub use delay::{Delay, delay};
-pub use dst::{Dst, DstError};
-pub use every::{Every, EveryError, every};
-pub use kinds::Schedule;
-pub use spec::{ScheduleSpec, SpecError};
-pub use timetable::{CustomSchedule, Timetable};
-pub use zone::{Zone, ZoneError};
+pub use dst::Dst;
+pub use error::InvalidSchedule;
+pub use kinds::{Schedule, at, delay, every};
+pub use spec::ScheduleSpec;
+pub use timetable::Timetable;
+pub use zone::Zone;

@@ -1,19 +1,25 @@
 use crate::env::WallTime;
-use crate::scheduler::schedule::{Cron, CronError, Delay, Dst, DstError, Every, EveryError, Schedule, at};
+use crate::scheduler::schedule::{
+    cron::Cron,
+    delay::Delay,
+    dst::Dst,
+    error::InvalidSchedule,
+    every::Every,
+    kinds::{Kind, Schedule, at},
+};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// A schedule as it is written down, in the ledger for one: [`Schedule::spec`] makes it,
-/// [`Schedule::from_spec`] reads it.
+/// A schedule as data, as the ledger stores it. [`Schedule::spec`] writes it, [`Schedule::from_spec`] reads it.
 ///
-/// It is plain data, so that whoever reads a row need not understand it: a kind that a newer version has added
-/// reads as [`ScheduleSpec::Unknown`], and what is wrong with a line or a zone is found by
-/// [`Schedule::from_spec`]. A [`Timetable`](super::Timetable) of one's own has none.
+/// A reader of a row does not have to understand it. A kind that a newer version has added is read as
+/// [`ScheduleSpec::Unknown`], and [`Schedule::from_spec`] finds an invalid line or zone. A
+/// [`Timetable`](super::Timetable) has no spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ScheduleSpec {
-    /// [`Every`].
+    /// [`every`](super::every).
     Every {
         /// The period, in microseconds.
         micros: u64,
@@ -29,14 +35,14 @@ pub enum ScheduleSpec {
         #[serde(default = "vixie", skip_serializing_if = "is_vixie")]
         dst: Arc<str>,
     },
-    /// [`Delay`].
+    /// [`delay`](super::delay).
     Delay {
-        /// How long after the last end, in microseconds.
+        /// The time between the end of a run and the next tick, in microseconds.
         micros: u64,
     },
-    /// [`At`](super::At).
+    /// [`at`].
     At {
-        /// When, in microseconds since the Unix epoch.
+        /// The time of the tick, in microseconds since the Unix epoch.
         micros: u64,
     },
     /// A kind that this version does not know.
@@ -60,53 +66,35 @@ fn is_vixie(dst: &Arc<str>) -> bool {
     **dst == *Dst::Vixie.name()
 }
 
-/// A schedule that was written down and cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// The line or the zone.
-    #[error(transparent)]
-    Cron(#[from] CronError),
-    /// The rule for skipped and repeated hours.
-    #[error(transparent)]
-    Dst(#[from] DstError),
-    /// The period or the delay.
-    #[error(transparent)]
-    Period(#[from] EveryError),
-    /// Its kind.
-    #[error("the schedule is of a kind that this version does not know; update this program")]
-    Unknown,
-}
-
 impl Schedule {
-    /// The schedule as data; `None` for a timetable of one's own.
+    /// Returns the schedule as data, or `None` for a [`Timetable`](super::Timetable).
+    #[doc(hidden)]
     pub fn spec(&self) -> Option<ScheduleSpec> {
-        Some(match self {
-            Self::Every(every) => ScheduleSpec::Every { micros: micros(every.period()) },
-            Self::Cron(cron) => ScheduleSpec::Cron {
+        Some(match &self.0 {
+            Kind::Every(every) => ScheduleSpec::Every { micros: micros(every.period()) },
+            Kind::Cron(cron) => ScheduleSpec::Cron {
                 line: cron.text().into(),
                 zone: cron.zone_of().name().into(),
                 dst: cron.dst_rule().name().into(),
             },
-            Self::Delay(delay) => ScheduleSpec::Delay { micros: micros(delay.time()) },
-            Self::At(at) => ScheduleSpec::At { micros: at.moment().as_micros() },
-            Self::Custom(_) => return None,
+            Kind::Delay(delay) => ScheduleSpec::Delay { micros: micros(delay.time()) },
+            Kind::At(at) => ScheduleSpec::At { micros: at.0.as_micros() },
+            Kind::Custom(_) => return None,
         })
     }
 
-    /// The schedule that was written down as `spec`.
+    /// Reads a schedule back from its data.
     ///
     /// # Errors
-    /// [`SpecError`], which names what cannot be read.
-    pub fn from_spec(spec: &ScheduleSpec) -> Result<Self, SpecError> {
+    /// [`InvalidSchedule`].
+    #[doc(hidden)]
+    pub fn from_spec(spec: &ScheduleSpec) -> Result<Self, InvalidSchedule> {
         Ok(match spec {
-            ScheduleSpec::Every { micros } => Every::new(Duration::from_micros(*micros))?.into(),
-            ScheduleSpec::Cron { line, zone, dst } => {
-                Cron::written(line)?.zone(zone)?.dst(dst.parse()?).into()
-            }
-            ScheduleSpec::Delay { micros } => Delay::new(Duration::from_micros(*micros))?.into(),
-            ScheduleSpec::At { micros } => at(WallTime::from_micros(*micros)).into(),
-            ScheduleSpec::Unknown => return Err(SpecError::Unknown),
+            ScheduleSpec::Every { micros } => Self(Kind::Every(Every::new(Duration::from_micros(*micros))?)),
+            ScheduleSpec::Cron { line, zone, dst } => Cron::read(line)?.zone(zone)?.dst(dst.parse()?).into(),
+            ScheduleSpec::Delay { micros } => Self(Kind::Delay(Delay::new(Duration::from_micros(*micros))?)),
+            ScheduleSpec::At { micros } => at(WallTime::from_micros(*micros)),
+            ScheduleSpec::Unknown => return Err(InvalidSchedule::UnknownKind),
         })
     }
 }
@@ -119,26 +107,26 @@ fn micros(time: Duration) -> u64 {
 mod tests {
     use {
         super::*,
-        crate::scheduler::{delay, every},
+        crate::scheduler::schedule::{delay, every},
     };
 
     fn json(schedule: &Schedule) -> String {
         serde_json::to_string(&schedule.spec().unwrap()).unwrap()
     }
 
-    fn read(json: &str) -> Result<Schedule, SpecError> {
+    fn read(json: &str) -> Result<Schedule, InvalidSchedule> {
         Schedule::from_spec(&serde_json::from_str(json).unwrap())
     }
 
     #[test]
-    fn every_schedule_comes_back_as_it_was() {
+    fn a_schedule_is_read_back_as_it_was_written() {
         let second = Duration::from_secs(1);
         let cron = |line: &str| Cron::parse(line).unwrap();
         let never: ::cron::Schedule = "0 0 0 30 2 *".parse().unwrap();
         let table: [(Schedule, &str); 7] = [
-            (every(second).unwrap().into(), r#"{"kind":"every","micros":1000000}"#),
-            (delay(second).unwrap().into(), r#"{"kind":"delay","micros":1000000}"#),
-            (at(WallTime::from_micros(5)).into(), r#"{"kind":"at","micros":5}"#),
+            (every(second).unwrap(), r#"{"kind":"every","micros":1000000}"#),
+            (delay(second).unwrap(), r#"{"kind":"delay","micros":1000000}"#),
+            (at(WallTime::from_micros(5)), r#"{"kind":"at","micros":5}"#),
             (cron("0  3 * * *").into(), r#"{"kind":"cron","line":"0 3 * * *"}"#),
             (cron("@daily").into(), r#"{"kind":"cron","line":"@daily"}"#),
             (
@@ -154,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn an_invalid_spec_gives_the_reason() {
         let table = [
             (r#"{"kind":"cron","line":"61 3 * * *"}"#, "minute `61` is not within 0-59"),
             (r#"{"kind":"cron","line":"0 3 * * *","zone":"Mars/Utopia"}"#, "unknown zone `Mars/Utopia`"),

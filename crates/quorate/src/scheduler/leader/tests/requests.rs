@@ -6,7 +6,7 @@ use crate::scheduler::leader::tests::stage::{
 use crate::{
     node::FencingToken,
     scheduler::{
-        Delivery, HistoryEntry, Job, JobAction, JobRow, RunAll, RunCause, RunContext, RunOutcome, every,
+        Delivery, HistoryEntry, Job, JobAction, JobRow, Misfire, RunCause, RunContext, RunOutcome, every,
     },
 };
 use std::{
@@ -42,7 +42,7 @@ async fn a_job_stays_paused_whoever_leads_until_it_is_resumed() {
         count.fetch_add(1, Ordering::Relaxed);
         async { Ok::<(), String>(()) }
     });
-    let jobs = [job.misfire(RunAll::within(60 * SECOND)).delivery(Delivery::AtMostOnce)];
+    let jobs = [job.misfire(Misfire::run_all(60 * SECOND)).delivery(Delivery::AtMostOnce)];
     let first = stage.candidate("a", &jobs);
     stage.when("it runs", || runs.load(Ordering::Relaxed) > 2).await;
     let pause = stage.request(JobAction::Pause { job: named("j") });
@@ -253,7 +253,7 @@ async fn a_pause_that_comes_again_after_a_resumption_pauses_nothing() {
     assert!(rows.len() >= 3);
     for (_, record) in rows {
         let row = JobRow::parse(&record.value).unwrap();
-        assert_eq!((row.paused, row.asked), (None, vec![pause.id, resume.id]));
+        assert_eq!((row.paused, row.requests), (None, vec![pause.id, resume.id]));
     }
     next.resigns().await;
 }

@@ -2,7 +2,7 @@
 //! `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture very_many`.
 
 use crate::scheduler::leader::tests::stage::{SECOND, Stage};
-use crate::scheduler::{Job, RunOnce, RunOutcome, every};
+use crate::scheduler::{Job, Misfire, RunOutcome, every};
 use std::time::Duration;
 
 /// The processor's time that this process has had, in seconds.
@@ -24,14 +24,15 @@ async fn very_many_jobs_all_run_under_one_leader_and_the_next() {
     let schedule = every(round).unwrap();
     let jobs: Vec<Job> = (0..number)
         .map(|number| {
-            let job = Job::new(&format!("job-{number:05}"), schedule, |_| async { Ok::<(), String>(()) });
-            job.jitter(round).misfire(RunOnce::within(round))
+            let job =
+                Job::new(&format!("job-{number:05}"), schedule.clone(), |_| async { Ok::<(), String>(()) });
+            job.jitter(round).misfire(Misfire::run_once(round))
         })
         .collect();
     for worker in ["first", "second"] {
         let (began, cpu) = (env.now(), processor());
         let leader = stage.candidate(worker, &jobs);
-        let counts = || leader.registry.counts().look();
+        let counts = || leader.registry.counts().snapshot();
         let done = || counts().jobs.values().filter_map(|job| job.ends.get(&RunOutcome::Done)).sum::<u64>();
         stage.when("it leads", || done() > 0).await;
         println!(
@@ -64,10 +65,12 @@ async fn very_many_jobs_all_run_under_one_leader_and_the_next() {
     if asked_for.is_none() {
         return;
     }
-    let idle: Vec<Job> = jobs.iter().map(|job| job.clone().misfire(RunOnce::within(60 * SECOND))).collect();
+    let idle: Vec<Job> = jobs.iter().map(|job| job.clone().misfire(Misfire::run_once(60 * SECOND))).collect();
     let far = every(Duration::from_secs(1_000_000)).unwrap();
-    let idle: Vec<Job> =
-        idle.iter().map(|job| Job::new(job.name(), far, |_| async { Ok::<(), String>(()) })).collect();
+    let idle: Vec<Job> = idle
+        .iter()
+        .map(|job| Job::new(job.name(), far.clone(), |_| async { Ok::<(), String>(()) }))
+        .collect();
     let leader = stage.candidate("idle", &idle);
     env.sleep(5 * SECOND).await;
     let (cpu, at) = (processor(), env.now());

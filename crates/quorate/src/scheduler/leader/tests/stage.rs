@@ -9,7 +9,7 @@ use crate::{
     node::MemoryNode,
     quorum::Quorum,
     scheduler::{
-        Every, HistoryEntry, Job, JobAction, JobRequest, JobResponse, RequestId, RunOutcome, every,
+        HistoryEntry, Job, JobAction, JobRequest, JobResponse, RequestId, RunOutcome, Schedule, every,
         registry::JobRegistry,
     },
 };
@@ -24,12 +24,12 @@ pub(in crate::scheduler) const SECOND: Duration = Duration::from_secs(1);
 /// How often most jobs of these tests are due.
 pub(in crate::scheduler) const PERIOD: Duration = Duration::from_millis(100);
 
-pub(in crate::scheduler) fn often() -> Every {
+pub(in crate::scheduler) fn often() -> Schedule {
     every(PERIOD).unwrap()
 }
 
 /// A schedule that is not due while a test runs.
-pub(in crate::scheduler) fn never() -> Every {
+pub(in crate::scheduler) fn never() -> Schedule {
     every(1_000_000 * SECOND).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, never, often};
 use crate::{
     env::WallTime,
-    scheduler::{Delivery, Job, RunAll, RunContext, SchedulerHandle, every, registry::Phase},
+    scheduler::{Delivery, Job, Misfire, RunContext, SchedulerHandle, every, registry::Phase},
 };
 use std::{
     sync::{
@@ -24,7 +24,7 @@ fn noting(name: &str, period: Duration, begun: &Begun, hangs: bool) -> Job {
             Ok::<(), String>(())
         }
     });
-    job.misfire(RunAll::within(60 * SECOND))
+    job.misfire(Misfire::run_all(60 * SECOND))
 }
 
 #[tokio::test]

@@ -1,22 +1,22 @@
-//! Days of the calendar, by their number, their weekday and the length of their month. `L`, `W` and `#` are unions of such
-//! sets.
+//! Sets of days of the calendar, by their number, their weekday and the length of their month. `L`, `W` and `#` are unions
+//! of such sets.
 
 use std::collections::BTreeSet;
 
 /// Sunday is 1, as in the `cron` crate.
 const MONDAY: u32 = 2;
 const FRIDAY: u32 = 6;
-/// Each length that a month can have.
+/// The possible lengths of a month.
 const LENGTHS: std::ops::RangeInclusive<u32> = 28..=31;
 
-/// The days that meet all three.
+/// The days that match all three conditions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Days {
-    /// Of the month.
+    /// The days of the month.
     pub(super) days: BTreeSet<u32>,
-    /// Of the week; Sunday is 1.
+    /// The days of the week; Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// How many days their month has, where that matters.
+    /// The number of days of the month, if that matters.
     pub(super) length: Option<u32>,
 }
 
@@ -29,31 +29,31 @@ impl Days {
         Self { days: (1..=31).collect(), weekdays, length: None }
     }
 
-    /// `L`, `L-3`: so many days before the last of the month.
+    /// Returns the days of `L` and `L-3`: `days` before the last day of the month.
     pub(super) fn before_last(days: u32) -> Vec<Self> {
         let nth = |length: u32| length.checked_sub(days).filter(|day| *day > 0).map(|day| (day, length));
         LENGTHS.filter_map(nth).map(|(day, length)| Self::one(day, 1..=7, Some(length))).collect()
     }
 
-    /// `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same month.
+    /// Returns the days of `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same month.
     pub(super) fn nearest_working(day: u32) -> Vec<Self> {
         let lengths = if day < 28 { vec![None] } else { LENGTHS.map(Some).collect() };
         let fits = |length: &Option<u32>| length.is_none_or(|length| day <= length);
         lengths.into_iter().filter(fits).flat_map(|length| Self::working_near(day, length)).collect()
     }
 
-    /// `LW`: the last day from Monday to Friday.
+    /// Returns the days of `LW`: the last day from Monday to Friday.
     pub(super) fn last_working() -> Vec<Self> {
         LENGTHS.flat_map(|length| Self::working_near(length, Some(length))).collect()
     }
 
-    /// `fri#2`: the `nth` of that weekday.
+    /// Returns the days of `fri#2`: the `nth` such weekday of the month.
     pub(super) fn nth(weekday: u32, nth: u32) -> Self {
         let days = (nth * 7 - 6..=(nth * 7).min(31)).collect();
         Self { days, weekdays: BTreeSet::from([weekday]), length: None }
     }
 
-    /// `friL`: the last of that weekday.
+    /// Returns the days of `friL`: the last such weekday of the month.
     pub(super) fn last(weekday: u32) -> Vec<Self> {
         let of = |length| Self {
             days: (length - 6..=length).collect(),
@@ -62,7 +62,7 @@ impl Days {
         LENGTHS.map(of).collect()
     }
 
-    /// The days that meet both.
+    /// Returns the days that are in both sets.
     pub(super) fn and(&self, other: &Self) -> Option<Self> {
         let length = match (self.length, other.length) {
             (Some(one), Some(another)) if one != another => return None,
@@ -77,8 +77,8 @@ impl Days {
         Self { days: BTreeSet::from([day]), weekdays: weekdays.collect(), length }
     }
 
-    /// The `day`th where it is a working day, else the one beside it; where that is in another month, the one
-    /// on the other side.
+    /// Returns the `day`th if it is a working day, else the working day beside it. If that is in another month, returns the
+    /// working day on the other side.
     fn working_near(day: u32, length: Option<u32>) -> [Self; 3] {
         let saturday = if day > 1 { (day - 1, FRIDAY) } else { (day + 2, MONDAY) };
         let sunday = if length == Some(day) { (day - 2, FRIDAY) } else { (day + 1, MONDAY) };

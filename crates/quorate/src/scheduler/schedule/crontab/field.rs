@@ -1,6 +1,6 @@
-//! One field of a line: its text to values.
+//! Parses one field of a line into its values.
 
-use crate::scheduler::schedule::crontab::{days::Days, shown};
+use crate::scheduler::schedule::{crontab::days::Days, error::shown};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,17 +9,17 @@ pub(super) enum Dialect {
     Seconds,
 }
 
-/// What a field may hold.
+/// The description of a field.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) least: u32,
     pub(super) most: u32,
-    /// Each name, in the order of the values from `least`, as long as it may be; three letters suffice.
+    /// The full names of the values, in order from `least`. Three letters of a name suffice.
     names: &'static [&'static str],
-    /// What to add where a number is out of bounds.
+    /// The text that the error for a number out of bounds ends with.
     hint: &'static str,
-    /// What else it can hold.
+    /// The special forms of the field.
     also: &'static str,
 }
 
@@ -53,13 +53,23 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
-/// Something wrong with a part of a field: the part, and why.
+/// An invalid part of a field.
 #[derive(Debug)]
-pub(super) struct Wrong(pub(super) String, pub(super) String);
+pub(super) struct InvalidItem {
+    pub(super) value: String,
+    /// The reason, and the fix.
+    pub(super) reason: String,
+}
+
+impl InvalidItem {
+    fn new(value: &str, reason: impl Into<String>) -> Self {
+        Self { value: value.to_owned(), reason: reason.into() }
+    }
+}
 
 impl Dialect {
-    /// The values that a field's text stands for.
-    pub(super) fn values(self, field: &Field, text: &str) -> Result<BTreeSet<u32>, Wrong> {
+    /// Returns the values of a field.
+    pub(super) fn values(self, field: &Field, text: &str) -> Result<BTreeSet<u32>, InvalidItem> {
         let mut values = BTreeSet::new();
         for item in text.split(',') {
             self.item(field, item, &mut values)?;
@@ -67,8 +77,8 @@ impl Dialect {
         Ok(values)
     }
 
-    /// The days that a day-of-month field stands for.
-    pub(super) fn days_of_month(self, text: &str) -> Result<Vec<Days>, Wrong> {
+    /// Returns the days of a day-of-month field.
+    pub(super) fn days_of_month(self, text: &str) -> Result<Vec<Days>, InvalidItem> {
         let mut plain = BTreeSet::new();
         let mut days = Vec::new();
         for item in text.split(',') {
@@ -81,8 +91,8 @@ impl Dialect {
         Ok(days)
     }
 
-    /// The days that a day-of-week field stands for.
-    pub(super) fn days_of_week(self, text: &str) -> Result<Vec<Days>, Wrong> {
+    /// Returns the days of a day-of-week field.
+    pub(super) fn days_of_week(self, text: &str) -> Result<Vec<Days>, InvalidItem> {
         let field = self.weekday();
         let mut plain = BTreeSet::new();
         let mut days = Vec::new();
@@ -97,8 +107,8 @@ impl Dialect {
         Ok(days)
     }
 
-    /// `L`, `L-3`, `LW`, `15W`.
-    fn special_day(self, item: &str) -> Result<Option<Vec<Days>>, Wrong> {
+    /// Parses `L`, `L-3`, `LW` and `15W`.
+    fn special_day(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
         let upper = item.to_ascii_uppercase();
         if upper == "L" {
             return Ok(Some(Days::before_last(0)));
@@ -109,33 +119,30 @@ impl Dialect {
         if let Some(before) = upper.strip_prefix("L-") {
             return match whole(before) {
                 Some(days @ 1..=30) => Ok(Some(Days::before_last(days))),
-                _ => {
-                    Err(Wrong(item.to_owned(), "is no day before the last; write `L-1` to `L-30`".to_owned()))
-                }
+                _ => Err(InvalidItem::new(item, "is no day before the last; write `L-1` to `L-30`")),
             };
         }
         match upper.strip_suffix('W') {
             Some(day) => match whole(day) {
                 Some(day @ 1..=31) => Ok(Some(Days::nearest_working(day))),
-                _ => Err(Wrong(
-                    item.to_owned(),
-                    "is no day's nearest weekday; write `1W` to `31W`, or `LW` for the month's last"
-                        .to_owned(),
+                _ => Err(InvalidItem::new(
+                    item,
+                    "is no day's nearest weekday; write `1W` to `31W`, or `LW` for the month's last",
                 )),
             },
             None => Ok(None),
         }
     }
 
-    /// `fri#2`, `friL`.
-    fn special_weekday(self, item: &str) -> Result<Option<Vec<Days>>, Wrong> {
+    /// Parses `fri#2` and `friL`.
+    fn special_weekday(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
         let field = self.weekday();
         if let Some((day, nth)) = item.split_once('#') {
             let weekday = self.counted_from_sunday(self.value(field, day)?);
             return match whole(nth) {
                 Some(nth @ 1..=5) => Ok(Some(vec![Days::nth(weekday, nth)])),
-                _ => Err(Wrong(
-                    item.to_owned(),
+                _ => Err(InvalidItem::new(
+                    item,
                     format!(
                         "counts to {}; write `{day}#1` to `{day}#5`, or `{day}L` for the last",
                         shown(nth)
@@ -144,9 +151,9 @@ impl Dialect {
             };
         }
         if item.eq_ignore_ascii_case("L") {
-            let why =
+            let reason =
                 "names no day; write `friL` for the last Friday of the month, or `sat` for each Saturday";
-            return Err(Wrong(item.to_owned(), why.to_owned()));
+            return Err(InvalidItem::new(item, reason));
         }
         match item.strip_suffix(['L', 'l']) {
             Some(day) => Ok(Some(Days::last(self.counted_from_sunday(self.value(field, day)?)))),
@@ -154,11 +161,11 @@ impl Dialect {
         }
     }
 
-    /// One item of a list: `*`, a value or a range, each perhaps with a step.
-    fn item(self, field: &Field, item: &str, values: &mut BTreeSet<u32>) -> Result<(), Wrong> {
-        let wrong = |why: &str| Wrong(item.to_owned(), why.to_owned());
+    /// Adds the values of one item of a list: `*`, a value or a range, each possibly with a step.
+    fn item(self, field: &Field, item: &str, values: &mut BTreeSet<u32>) -> Result<(), InvalidItem> {
+        let invalid = |reason: &str| InvalidItem::new(item, reason);
         if item.is_empty() {
-            return Err(wrong("is an empty item; take out the comma that stands alone"));
+            return Err(invalid("is an empty item; remove the extra comma"));
         }
         let (span, step) = match item.split_once('/') {
             Some((span, step)) => (span, Some(self.step(field, step)?)),
@@ -174,7 +181,7 @@ impl Dialect {
                     None => (value, value),
                     Some(_) if self == Self::Seconds => (value, field.most),
                     Some(step) => {
-                        return Err(wrong(&format!(
+                        return Err(invalid(&format!(
                             "has a step without a range; write `{value}-{}/{step}`, or `*/{step}`",
                             field.most
                         )));
@@ -193,7 +200,7 @@ impl Dialect {
         }
     }
 
-    /// A day of the week in the `cron` crate's numbering.
+    /// Returns a day of the week in the numbering of the `cron` crate.
     const fn counted_from_sunday(self, day: u32) -> u32 {
         match self {
             Self::Crontab => day % 7 + 1,
@@ -205,17 +212,17 @@ impl Dialect {
         self == Self::Seconds && matches!(field.name, "day-of-month" | "day-of-week")
     }
 
-    fn step(self, field: &Field, step: &str) -> Result<u32, Wrong> {
+    fn step(self, field: &Field, step: &str) -> Result<u32, InvalidItem> {
         match whole(step) {
             Some(number) if (1..=field.most).contains(&number) => Ok(number),
-            _ => Err(Wrong(
-                step.to_owned(),
+            _ => Err(InvalidItem::new(
+                step,
                 format!("is no step; write a whole number from 1 to {}", field.most),
             )),
         }
     }
 
-    fn range(self, field: &Field, span: &str, first: &str, last: &str) -> Result<(u32, u32), Wrong> {
+    fn range(self, field: &Field, span: &str, first: &str, last: &str) -> Result<(u32, u32), InvalidItem> {
         let from = self.value(field, first)?;
         let mut to = self.value(field, last)?;
         let by_name = last.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -224,25 +231,25 @@ impl Dialect {
         }
         if from > to {
             let (least, most) = (field.least, field.most);
-            let why = shown(&format!("runs backwards; write `{first}-{most},{least}-{last}`"));
-            return Err(Wrong(span.to_owned(), why));
+            let reason = shown(&format!("runs backwards; write `{first}-{most},{least}-{last}`"));
+            return Err(InvalidItem::new(span, reason));
         }
         Ok((from, to))
     }
 
-    fn value(self, field: &Field, text: &str) -> Result<u32, Wrong> {
+    fn value(self, field: &Field, text: &str) -> Result<u32, InvalidItem> {
         let Field { least, most, names, hint, .. } = field;
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             return match whole(text) {
                 Some(value) if (*least..=*most).contains(&value) => Ok(value),
-                _ => Err(Wrong(text.to_owned(), format!("is not within {least}-{most}{hint}"))),
+                _ => Err(InvalidItem::new(text, format!("is not within {least}-{most}{hint}"))),
             };
         }
         let lower = text.to_ascii_lowercase();
         let named = |name: &&str| lower.len() >= 3 && name.starts_with(&lower);
         match names.iter().position(named).and_then(|at| u32::try_from(at).ok()) {
             Some(at) => Ok(least + at),
-            None => Err(Wrong(text.to_owned(), self.unreadable(field))),
+            None => Err(InvalidItem::new(text, self.unreadable(field))),
         }
     }
 
@@ -262,7 +269,7 @@ impl Dialect {
     }
 }
 
-/// A number of digits alone: no sign.
+/// Parses a number of digits, without a sign.
 fn whole(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }

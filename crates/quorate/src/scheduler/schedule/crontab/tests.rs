@@ -6,7 +6,7 @@ use jiff::{
 };
 use std::str::FromStr;
 
-fn says(text: &str) -> String {
+fn error_of(text: &str) -> String {
     match read(text) {
         Ok(times) => panic!("{text} was read as {times:?}"),
         Err(error) => error.to_string(),
@@ -50,12 +50,12 @@ fn two_restricted_day_fields_mean_either_day() {
     let lines = |text: &str| read(text).unwrap().lines.len();
     assert_eq!(lines("0 0 1,15 * sun"), 2);
     assert_eq!(lines("0 0 1,15 * *"), 1);
-    assert_eq!(lines("0 0 */2 * mon"), 1, "cronie looks at the first character: both must be met");
-    assert_eq!(lines("0 0 0 1,15 * sun"), 1, "the other dialect knows no either");
+    assert_eq!(lines("0 0 */2 * mon"), 1, "cronie looks at the first character: both must match");
+    assert_eq!(lines("0 0 0 1,15 * sun"), 1, "in the other dialect a day matches both");
 }
 
 #[test]
-fn fixed_time_jobs_are_told_from_interval_jobs_by_cronies_rule() {
+fn fixed_time_and_interval_jobs_are_distinguished_by_the_rule_of_cronie() {
     let table = [
         ("30 2 * * *", true),
         ("0,30 2 * * *", true),
@@ -86,7 +86,7 @@ fn six_and_seven_fields_mean_what_the_crate_means() {
 }
 
 #[test]
-fn what_the_crate_has_parsed_means_the_same_here() {
+fn a_line_that_the_crate_has_parsed_means_the_same_here() {
     let fixed = [
         ("0 30 2 * * *", "0 30 2 * * *", true),
         ("  0  30 1 , 2 ? * Mon-Thurs/2", "0 30 1,2 ? * Mon-Thurs/2", true),
@@ -152,7 +152,7 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
         ("0 0 0 ? 1-3 6L", 2027, "01-29 02-26 03-26".to_owned()),
         ("0 0 1,L 1-2 *", 2027, "01-01 01-31 02-01 02-28".to_owned()),
         ("0 0 * 1 mon,sunL", 2027, "01-04 01-11 01-18 01-25 01-31".to_owned()),
-        // Either day field in crontab; both in the other dialect.
+        // Either day field matches in the crontab dialect; both must match in the other one.
         ("0 0 L 1 mon#1", 2027, "01-04 01-31".to_owned()),
         ("0 0 0 L * sun", 2027, "01-31 02-28 10-31".to_owned()),
         ("0 0 0 LW * friL", 2027, "01-29 02-26 04-30 07-30 10-29 12-31".to_owned()),
@@ -162,7 +162,7 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
     }
 }
 
-/// Day by day through sixty years, by the calendar's own words.
+/// Compares each day of sixty years with the calendar.
 #[test]
 fn special_days_are_those_that_a_calendar_shows() {
     let working = |date: Date| !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday);
@@ -202,7 +202,7 @@ fn special_days_are_those_that_a_calendar_shows() {
 }
 
 #[test]
-fn errors_name_the_field_the_value_and_the_mend() {
+fn errors_name_the_field_the_value_and_the_fix() {
     let table = [
         ("61 * * * *", "in `61 * * * *`: minute `61` is not within 0-59"),
         ("0 24 * * *", "hour `24` is not within 0-23"),
@@ -244,13 +244,13 @@ fn errors_name_the_field_the_value_and_the_mend() {
         ("0 3 * *", "has 4 field(s); write 5 (minute hour"),
         ("0 3 * * * ./report.sh --all now", "the command does not belong here"),
         ("@reboot", "`@reboot` is unknown; use @hourly, @daily"),
-        ("@every 5m", "for a fixed distance use `every`"),
-        ("every 5m", "for a fixed distance use `every`"),
+        ("@every 5m", "for a fixed period use `every`"),
+        ("every 5m", "for a fixed period use `every`"),
         ("at 2026-11-21T00:00:00Z", "for one time use `at`"),
         ("delay 5m", "to wait after each end use `delay`"),
     ];
     for (text, part) in table {
-        let error = says(text);
+        let error = error_of(text);
         assert!(error.contains(part), "{text}: {error}");
     }
 }
