@@ -256,7 +256,7 @@ async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
                 assert_eq!((&*runs, &*end), (&[("a", false), ("b", true)][..], &[RunOutcome::Done][..]));
             }
             Delivery::AtMostOnce => {
-                assert_eq!((&*runs, &*end), (&[("a", false)][..], &[RunOutcome::Lost][..]))
+                assert_eq!((&*runs, &*end), (&[("a", false)][..], &[RunOutcome::Lost][..]));
             }
         }
         // Ticks that were due while no worker ran have catch-up runs: the rule is run-all.
