@@ -1,7 +1,7 @@
 //! The tasks of the leader's active runs: executed here, or open to workers.
 
 use crate::scheduler::{
-    leader::lead::Leading,
+    leader::leading::Leading,
     plan::effect::{RunCompletion, RunOwner, RunStart},
     run::{
         Cancel,

@@ -4,7 +4,7 @@ use crate::scheduler::{
     control::IncomingRequest,
     leader::{
         active_runs::{AbortedRun, ActiveRuns},
-        lead::Leading,
+        leading::Leading,
     },
     plan::{
         effect::{Effect, RunCompletion},

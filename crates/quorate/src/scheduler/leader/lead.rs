@@ -2,8 +2,8 @@
 
 use crate::scheduler::{
     control::IncomingRequest,
-    leader::event_loop::EventLoop,
-    registry::{JobRegistry, Phase},
+    leader::{event_loop::EventLoop, leading::Leading},
+    registry::Phase,
     store::{
         history_writer::{Ends, HistoryWriter},
         row_writer::RowWriter,
@@ -20,19 +20,6 @@ use tokio::sync::mpsc;
 
 /// The pause between attempts to seal without a majority.
 const SEAL_AGAIN: Duration = Duration::from_millis(50);
-
-/// The settings of one term.
-pub(in crate::scheduler) struct Leading {
-    pub(in crate::scheduler) registry: JobRegistry,
-    pub(in crate::scheduler) ledger: Ledger,
-    pub(in crate::scheduler) term: Term,
-    /// The time for which a crashed leader blocks the others. Runs are opened to workers two of these ahead.
-    pub(in crate::scheduler) ttl: Duration,
-    /// The most runs that the leader executes at once.
-    pub(in crate::scheduler) max_running: usize,
-    /// The time within which a cancelled run must end.
-    pub(in crate::scheduler) grace: Duration,
-}
 
 /// Runs the registry's jobs under the term until the term is to end and every run has ended.
 ///

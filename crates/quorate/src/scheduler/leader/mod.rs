@@ -3,8 +3,10 @@
 mod active_runs;
 mod event_loop;
 mod lead;
+mod leading;
 
-pub(super) use lead::{Leading, lead};
+pub(super) use lead::lead;
+pub(super) use leading::Leading;
 
 #[cfg(test)]
 mod tests;

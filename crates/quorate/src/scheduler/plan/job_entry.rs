@@ -151,8 +151,8 @@ impl JobEntry {
 }
 
 impl RemovedJob {
-    /// Returns a job that the ledger knows, that this leader does not have, and that has ended as of `now`: no worker has had it
-    /// for the ledger's retention.
+    /// Returns a job that the ledger knows, that this leader does not have, and that has ended as of `now`: for the
+    /// ledger's retention it was no worker's job.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
@@ -186,7 +186,7 @@ pub(in crate::scheduler) fn find(
     let (row, mut write, now, state) = match removed {
         Some(RemovedJob { row, planned, state, .. }) => {
             let now = now.max(planned);
-            // The revision tells it from the closed row.
+            // The revision distinguishes it from the closed row.
             (Some(JobRow { since: now, ended: None, rev: row.rev + 1, ..row }), true, now, state)
         }
         None => {

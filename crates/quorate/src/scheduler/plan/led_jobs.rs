@@ -136,7 +136,7 @@ impl LedJobs {
         self.skip(&replaced.before, replaced.skipped, out);
     }
 
-    /// Removes a job: nothing more of it starts. Pruning reaches its row, so that the job begins anew if it comes back.
+    /// Removes a job: nothing more of it starts. Pruning reaches its row, so that the job starts afresh if it comes back.
     /// Returns the requests whose runs are active.
     pub(in crate::scheduler) fn remove(
         &mut self,
@@ -156,7 +156,7 @@ impl LedJobs {
         requests
     }
 
-    /// Closes what the ledger has of a job that has ended: no worker has had it for the ledger's retention.
+    /// Closes what the ledger has of a job that has ended: it was no worker's job for the ledger's retention.
     pub(in crate::scheduler) fn end_unknown(&mut self, job: &Arc<str>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = RemovedJob::of_ended(&self.sealed, job, now);
         let (key, value) = (JobRow::key(job), removed.row().to_value());
@@ -303,7 +303,7 @@ impl LedJobs {
             Some(RunEnd::Interrupted(ran, _)) => {
                 let reason = &ran.worked.reason;
                 let reason =
-                    format!("told to stop at step-down; it is left to the next leader: {reason}").into();
+                    format!("interrupted by the step-down; the next leader runs it again: {reason}").into();
                 let worked = ExecutionResult { reason, ..ran.worked };
                 self.ran(&job, tick, cause, RunOutcome::Cancelled, RunSummary { worked, ..ran }, out);
                 AfterRun::Unfinished

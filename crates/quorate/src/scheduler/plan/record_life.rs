@@ -1,4 +1,4 @@
-//! How long the ledger keeps the records of runs, and how far ahead of their ticks runs are opened.
+//! The time for which the ledger keeps the records of runs, and by which runs are opened ahead of their ticks.
 
 use crate::{
     env::WallTime,

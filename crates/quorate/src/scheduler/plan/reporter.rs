@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 /// The reason of a run that does not start because its job is of another schedule or placement now.
 pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement was changed while it waited";
 /// The reason of a run that does not start because its job was removed.
-pub(in crate::scheduler) const REMOVED: &str = "given up: the job was removed";
+pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
 /// The reason of a run that does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
 

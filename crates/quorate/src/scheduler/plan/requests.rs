@@ -226,14 +226,14 @@ impl Requests {
             let active = jobs.active_requests(place);
             jobs.drop_requested(place);
             for id in self.of_job(&name) {
-                let why = format!("given up {why}");
+                let why = format!("dropped before it began, {why}");
                 dropped += self.drop_runs(id, active.contains(&id), &why, jobs, now, out);
             }
         }
         if count + dropped == 0 {
             return Err(format!("nothing of {name} runs that could be cancelled").into());
         }
-        let text = format!("{count} told to stop, {dropped} given up before they began").into();
+        let text = format!("{count} cancelled, {dropped} dropped before they began").into();
         Ok(JobResponse::Accepted { text, count: (count + dropped) as u64 })
     }
 

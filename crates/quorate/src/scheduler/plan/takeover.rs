@@ -1,4 +1,4 @@
-//! What a new leader takes over of one job: its unfinished runs, and the time after which its ticks are due.
+//! The takeover of one job by a new leader: its unfinished runs, and the time after which its ticks are due.
 
 use crate::scheduler::{
     plan::{

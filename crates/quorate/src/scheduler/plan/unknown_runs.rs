@@ -92,7 +92,7 @@ impl UnknownRuns {
     }
 }
 
-/// Returns a job that stands for one that the leader does not have: it is never due, and its handler never runs. The leader
+/// Returns a job in place of one that the leader does not have: it is never due, and its handler never runs. The leader
 /// does not know how long a history the job keeps, so this one keeps all: a leader that has the job shortens it.
 fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
     let job =

@@ -1,3 +1,5 @@
+//! The meaning of the records that the nodes have of a run: what a leader may start, overwrite or must leave.
+
 use crate::scheduler::policy::Delivery;
 use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
 use crate::{
@@ -9,10 +11,10 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 impl Delivery {
-    /// Whether to run a tick of which the ledger says this.
+    /// Decides whether a tick runs, from the verdict on its records.
     pub fn decide(self, verdict: &RunVerdict) -> Decision {
         match (verdict, self) {
-            // The open run goes on, whatever the rule.
+            // An open run goes on under either rule.
             (RunVerdict::NotStarted | RunVerdict::Opened { .. }, _) => Decision::Run,
             (RunVerdict::Started { .. } | RunVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
             (RunVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
@@ -24,67 +26,67 @@ impl Delivery {
     }
 }
 
-/// What to do with a tick now.
+/// The decision on a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Write *started* to a majority, look at the lease again, and start it.
+    /// Write *started* to a majority, check the lease again, and start the run.
     Run,
-    /// Leave it, for this reason.
+    /// Do not run it, for this reason.
     Skip(SkipReason),
-    /// Too few nodes have answered to say anything.
+    /// Ask the nodes again: too few have answered.
     AskAgain,
 }
 
-/// Why a tick is left alone. The text completes "the tick was skipped: …".
+/// The reason why a tick does not run. The text completes "the tick was skipped: …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// It is done, or was given up.
+    /// It has ended.
     #[error("its record is final")]
     Final,
     /// It may have been started, and the job is at-most-once.
     #[error("it was started before, and the job is at-most-once")]
     Started,
-    /// The nodes that would remember it have forgotten, and the job is at-most-once.
+    /// Too few nodes can remember whether it was started, and the job is at-most-once.
     #[error("too few nodes remember that time, and the job is at-most-once")]
     Unknown,
-    /// It is older than what the ledger keeps.
+    /// It is older than the records that the ledger keeps.
     #[error("it is older than the ledger's low-water mark")]
     Pruned,
 }
 
-/// What one node's sealed ledger says of one tick.
+/// The answer of one node's sealed ledger about one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeAnswer<'a> {
     /// When the node's memory began, by its own wall clock (from its marker).
     pub since: NodeTime,
     /// The ledger's low-water mark there.
     pub low_water: u64,
-    /// What stands there under the tick's key.
+    /// The record that the node has under the tick's key.
     pub record: Option<&'a Record>,
 }
 
 impl NodeAnswer<'_> {
-    /// Whether the node would still know of this tick, had one been recorded there: its memory began, with
-    /// all that its clock may be off, before the tick was due. A node for which this is false counts neither
-    /// in the seal nor in the write.
+    /// Returns whether the node would still have a record of this tick, had one been written there: its memory began before
+    /// the tick was due, even if its clock is off by `max_clock_offset`. A node for which this is false counts neither in
+    /// the seal nor in the write.
     pub fn remembers(&self, tick: WallTime, max_clock_offset: Duration) -> bool {
         self.since + max_clock_offset <= tick
     }
 }
 
-/// What the nodes together know of a tick.
+/// The verdict on a tick from the answers of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunVerdict {
-    /// A majority remembers that time and has seen nothing of it; after the seal no older leader can start it.
+    /// A majority remembers that time and has no record of it. After the seal no earlier leader can start it.
     NotStarted,
-    /// At least one node has a record, and none a final one: it may have been started, and may have failed.
+    /// The record that decides says *started*: the tick may have been started, and may have failed.
     Started {
-        /// The highest term that wrote of it.
+        /// The term of that record.
         term: FencingToken,
-        /// Who wrote; `None` where the record's text cannot be read.
+        /// The worker that wrote it; `None` if the record's text cannot be read.
         worker: Option<Arc<str>>,
-        /// The record to name as *seen* when writing over it.
+        /// The record to name as *seen* when overwriting it.
         record: Record,
     },
     /// The record that decides is open: workers may take the run, or have taken it.
@@ -97,9 +99,9 @@ pub enum RunVerdict {
         /// That record.
         record: Record,
     },
-    /// No majority remembers that time, and nobody has a record.
+    /// No majority remembers that time, and no node has a record.
     Unknown,
-    /// It is older than what the ledger keeps on purpose.
+    /// It is older than the ledger's low-water mark.
     Pruned,
     /// Fewer than a majority have answered.
     NoQuorum,
@@ -184,10 +186,9 @@ pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Rec
 
 /// Weighs the nodes' answers, one for each node that has answered the *seal*, about the tick due at `tick`.
 ///
-/// The record of the highest term decides, closed or not. A record counts on whichever node it is, also on
-/// one whose memory began later (a leader did write it); *no record* counts only from a node that would
-/// remember. One record on one node is taken for a start, although the writer may not have had its
-/// majority: the nodes that did not answer may have it too.
+/// The record of the highest term decides, closed or not. A record counts on every node, also on one whose memory began later:
+/// a leader did write it. *No record* counts only from a node that would remember one. A single record on a single node counts
+/// as a start. Its writer may have had no majority, but the nodes that did not answer may have the record too.
 pub fn verdict(
     answers: &[NodeAnswer<'_>],
     quorum: usize,
@@ -299,7 +300,7 @@ mod tests {
         let done = done(6);
         let expect = RunVerdict::Final { record: done.clone() };
         assert_eq!(weigh(&[node(Some(&new)), node(Some(&done)), node(Some(&old))]), expect);
-        assert_eq!(weigh(&[forgetful(Some(&done)), forgetful(None)]), expect, "on whichever node it is");
+        assert_eq!(weigh(&[forgetful(Some(&done)), forgetful(None)]), expect, "on any node");
     }
 
     #[test]
@@ -308,7 +309,7 @@ mod tests {
         assert!(overwrites(&target, None, &met, true));
         assert!(!overwrites(&target, None, &met, false) && overwrites(&target, Some(&met), &met, false));
         assert!(!overwrites(&target, Some(&started(2)), &met, false));
-        assert!(overwrites(&skipped(7), None, &met, false), "an end is written over anything");
+        assert!(overwrites(&skipped(7), None, &met, false), "an end may overwrite any record");
         assert!(goes_forward(&started(3), &done(3)) && !goes_forward(&done(3), &started(3)));
         assert_eq!(inherited(RunOutcome::SkippedMisfire, false), RunOutcome::Lost);
         assert_eq!(inherited(RunOutcome::Done, false), RunOutcome::Done);
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_answers_say_nothing() {
+    fn too_few_answers_give_no_verdict() {
         let record = started(5);
         assert_eq!(weigh(&[]), RunVerdict::NoQuorum);
         assert_eq!(weigh(&[node(None)]), RunVerdict::NoQuorum);
@@ -372,7 +373,7 @@ mod tests {
     fn a_record_that_cannot_be_read_is_still_a_start() {
         let record = Record { value: "?".into(), ..started(5) };
         let RunVerdict::Started { worker, .. } = weigh(&[node(Some(&record)), node(None)]) else {
-            panic!("a record stands")
+            panic!("a record exists")
         };
         assert_eq!(worker, None);
     }

@@ -1,4 +1,4 @@
-//! Each tick comes to an end that stands in the history.
+//! Each tick gets an end in the history.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::{
@@ -17,8 +17,8 @@ async fn ok() -> Result<(), String> {
     Ok(())
 }
 
-/// Works until it is told to stop, and then says what it is given to say.
-fn patient(
+/// A handler that works until it is cancelled, and then returns `result`.
+fn until_cancelled(
     result: Result<(), &'static str>,
 ) -> impl Fn(RunContext) -> futures_util::future::BoxFuture<'static, Result<(), &'static str>> {
     move |tick| {
@@ -30,7 +30,7 @@ fn patient(
 }
 
 #[tokio::test]
-async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts() {
+async fn each_end_has_its_reason_worker_term_and_attempts_in_the_history() {
     let stage = Stage::new();
     let flaky = Job::new("flaky", often(), |tick: RunContext| async move {
         if tick.attempt() < 3 { Err(format!("attempt {} failed", tick.attempt())) } else { Ok(()) }
@@ -56,7 +56,7 @@ async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts()
     let entry = &fails[1];
     assert_eq!((entry.end, entry.attempts, &*entry.reason), (RunOutcome::Failed, 2, "attempt 2 failed"));
     assert_eq!(entry.output.as_deref(), Some("the tail"));
-    // Ticks that it overtakes may stand before it.
+    // Overtaken ticks may come before it.
     let slow = stage.history_when("slow", |all| !ends(all, RunOutcome::TimedOut).is_empty()).await;
     let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
@@ -68,15 +68,15 @@ async fn each_end_is_told_with_its_reason_its_worker_its_term_and_its_attempts()
 }
 
 #[tokio::test]
-async fn a_job_leaves_a_small_state_to_its_next_run_whoever_leads_it() {
+async fn a_job_leaves_a_state_to_its_next_run_under_any_leader() {
     let stage = Stage::new();
     let seen = Arc::new(Mutex::new(Vec::<u32>::new()));
-    let tell = Arc::clone(&seen);
+    let starts = Arc::clone(&seen);
     let job = Job::new("j", often(), move |tick: RunContext| {
-        let tell = Arc::clone(&tell);
+        let starts = Arc::clone(&starts);
         async move {
-            let last = tick.state().map_or(0, |text| text.parse().expect("what was left"));
-            tell.lock().unwrap().push(last);
+            let last = tick.state().map_or(0, |text| text.parse().expect("the state of the last run"));
+            starts.lock().unwrap().push(last);
             assert!(tick.set_state(&"x".repeat(1_025)).unwrap_err().to_string().contains("1024"));
             tick.set_state(&(last + 1).to_string()).map_err(|error| error.to_string())
         }
@@ -91,7 +91,7 @@ async fn a_job_leaves_a_small_state_to_its_next_run_whoever_leads_it() {
 }
 
 #[tokio::test]
-async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside_it() {
+async fn a_tick_that_comes_due_during_a_run_is_skipped_cancels_it_or_overlaps() {
     let stage = Stage::new();
     let side_by_side = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let count = Arc::clone(&side_by_side);
@@ -119,7 +119,7 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
     });
     let jobs = [
         skip.overlap(Overlap::Skip).misfire(late).delivery(Delivery::AtMostOnce),
-        Job::new("cancel", often(), patient(Err("stopped"))).overlap(Overlap::CancelOld),
+        Job::new("cancel", often(), until_cancelled(Err("stopped"))).overlap(Overlap::CancelOld),
         Job::new("allow", often(), takes_three).overlap(Overlap::Allow),
     ];
     let leader = stage.candidate("a", &jobs);
@@ -133,7 +133,7 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
     stage.history_when("allow", |all| all.len() > 5).await;
     assert!((3..=4).contains(&side_by_side.1.load(Ordering::Relaxed)), "{side_by_side:?}");
     leader.resigns().await;
-    // What was skipped has had its last word: another leader does not make it up, though all are made up.
+    // A skipped tick is closed: another leader does not catch up on it, even under run-all.
     let begun = once.load(Ordering::Relaxed);
     let again = stage.candidate("b", &jobs[..1]);
     let more = stage.history_when("skip", |all| ends(all, RunOutcome::Done).len() > begun + 2).await;
@@ -144,12 +144,12 @@ async fn a_tick_that_comes_due_while_one_runs_is_skipped_stops_it_or_runs_beside
 }
 
 #[tokio::test]
-async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no_more_than_may_at_once() {
+async fn ticks_due_together_start_by_priority_within_the_limit_of_runs() {
     let stage = Stage::new();
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    // Later than the nodes can answer for: their memory has just begun.
+    // Not earlier: the memory of the nodes has just begun.
     let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
@@ -178,7 +178,7 @@ async fn of_ticks_that_are_due_together_the_highest_priority_starts_first_and_no
 }
 
 #[tokio::test]
-async fn what_a_crash_cut_short_is_lost_or_runs_again() {
+async fn a_run_that_a_crash_interrupts_is_lost_or_runs_again() {
     let stage = Stage::new();
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let name = delivery.to_string();
@@ -189,7 +189,7 @@ async fn what_a_crash_cut_short_is_lost_or_runs_again() {
                 begun.lock().unwrap().push(tick.at());
                 async move { if hangs { std::future::pending().await } else { ok().await } }
             });
-            // Not even a missed tick is made up; but what was begun is.
+            // A missed tick is not caught up on, but an unfinished run is.
             job.delivery(delivery).misfire(Misfire::Skip)
         };
         let first = stage.candidate("a", &[job(true)]);
@@ -207,8 +207,8 @@ async fn what_a_crash_cut_short_is_lost_or_runs_again() {
                 assert!(entry.reason.contains("left no word"));
             }
             Delivery::AtLeastOnce => {
-                let made_up = (RunOutcome::Done, RunCause::CatchUp, 2);
-                assert_eq!((entry.end, entry.cause, times), made_up, "{entry:?}");
+                let expected = (RunOutcome::Done, RunCause::CatchUp, 2);
+                assert_eq!((entry.end, entry.cause, times), expected, "{entry:?}");
             }
         }
         next.resigns().await;
@@ -216,38 +216,41 @@ async fn what_a_crash_cut_short_is_lost_or_runs_again() {
 }
 
 #[tokio::test]
-async fn a_resignation_writes_what_has_ended_and_what_it_tore() {
+async fn a_resignation_reports_the_runs_that_ended_and_those_it_dropped() {
     let stage = Stage::new();
     let begun = Arc::new(AtomicUsize::new(0));
-    let tell = Arc::clone(&begun);
-    let hears = Job::new("hears", often(), patient(Err("told"))).delivery(Delivery::AtMostOnce);
-    let deaf = Job::new("deaf", often(), move |_| {
-        tell.fetch_add(1, Ordering::Relaxed);
+    let starts = Arc::clone(&begun);
+    let stops = Job::new("stops", often(), until_cancelled(Err("cancelled"))).delivery(Delivery::AtMostOnce);
+    let ignores = Job::new("ignores", often(), move |_| {
+        starts.fetch_add(1, Ordering::Relaxed);
         std::future::pending::<Result<(), String>>()
     });
-    let leader = stage.candidate("a", &[hears, deaf.delivery(Delivery::AtMostOnce)]);
+    let leader = stage.candidate("a", &[stops, ignores.delivery(Delivery::AtMostOnce)]);
     stage.when("it runs", || begun.load(Ordering::Relaxed) > 0).await;
     leader.resigns().await;
-    let hears = stage.history("hears").await;
-    assert_eq!(hears.last().map(|entry| (entry.end, &*entry.reason)), Some((RunOutcome::Cancelled, "told")));
-    let deaf = stage.history("deaf").await;
-    let [entry] = &deaf[..] else { panic!("{deaf:#?}") };
+    let stops = stage.history("stops").await;
+    assert_eq!(
+        stops.last().map(|entry| (entry.end, &*entry.reason)),
+        Some((RunOutcome::Cancelled, "cancelled"))
+    );
+    let ignores = stage.history("ignores").await;
+    let [entry] = &ignores[..] else { panic!("{ignores:#?}") };
     assert_eq!(entry.end, RunOutcome::Cancelled);
     assert!(entry.reason.contains("did not stop within the grace"), "{entry:?}");
-    // And it is not lost as well.
-    let tell = Arc::clone(&begun);
-    let quick = Job::new("deaf", often(), move |_| {
-        tell.fetch_add(1, Ordering::Relaxed);
+    // The dropped run is not reported as lost too.
+    let starts = Arc::clone(&begun);
+    let quick = Job::new("ignores", often(), move |_| {
+        starts.fetch_add(1, Ordering::Relaxed);
         ok()
     });
     let next = stage.candidate("b", &[quick.delivery(Delivery::AtMostOnce)]);
-    let deaf = stage.history_when("deaf", |all| ends(all, RunOutcome::Done).len() > 2).await;
-    assert!(ends(&deaf, RunOutcome::Lost).is_empty(), "{deaf:#?}");
+    let ignores = stage.history_when("ignores", |all| ends(all, RunOutcome::Done).len() > 2).await;
+    assert!(ends(&ignores, RunOutcome::Lost).is_empty(), "{ignores:#?}");
     next.resigns().await;
 }
 
 #[tokio::test]
-async fn a_retry_that_is_pending_at_the_step_down_is_the_next_leader_s() {
+async fn a_retry_that_is_pending_at_the_step_down_is_left_to_the_next_leader() {
     let stage = Stage::new();
     let begun = Begun::default();
     let job = |fails: bool| {
@@ -274,19 +277,19 @@ async fn a_retry_that_is_pending_at_the_step_down_is_the_next_leader_s() {
 }
 
 #[tokio::test]
-async fn what_a_crash_kept_from_the_history_the_next_leader_enters() {
+async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
     let stage = Stage::new();
     let job = Job::new("j", often(), |_| ok());
     let first = stage.candidate("a", std::slice::from_ref(&job));
-    let told = stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 3).await;
+    let entered = stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 3).await;
     first.resigns().await;
-    // As if the leader had been killed before it wrote any of them.
+    // As if the leader had crashed before it wrote any entry.
     let part = stage.ledger.part(&HistoryEntry::part("j"));
     part.prune(FencingToken::default(), stage.quorum.wall().as_micros()).await.unwrap();
     assert!(stage.history("j").await.is_empty());
     let next = stage.candidate("b", std::slice::from_ref(&job));
-    let history = stage.history_when("j", |all| all.len() >= told.len()).await;
-    for entry in ends(&told, RunOutcome::Done) {
+    let history = stage.history_when("j", |all| all.len() >= entered.len()).await;
+    for entry in ends(&entered, RunOutcome::Done) {
         let made = history.iter().find(|made| made.key() == entry.key()).expect("it is there again");
         assert_eq!((made.end, &*made.worker, made.started), (RunOutcome::Done, "a", None), "{made:?}");
         assert_eq!(&*made.reason, "entered by the next leader");
@@ -295,7 +298,7 @@ async fn what_a_crash_kept_from_the_history_the_next_leader_enters() {
 }
 
 #[tokio::test]
-async fn a_history_is_kept_to_what_it_may_hold() {
+async fn a_history_is_pruned_to_its_limit() {
     let stage = Stage::new();
     let job = Job::new("j", crate::scheduler::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
     for worker in ["a", "b"] {
@@ -310,7 +313,7 @@ async fn a_history_is_kept_to_what_it_may_hold() {
                 .map_or(0, |job| job.ends.get(&RunOutcome::Done).copied().unwrap_or(0))
         };
         stage.when("a hundred ticks", || done() > 100).await;
-        // It is pruned once there are twice as many, so there are never many more.
+        // It is pruned once it holds twice as many entries.
         let held = stage.history_when("j", |all| all.len() <= 60).await;
         assert!(held.len() >= 20, "{}", held.len());
         leader.resigns().await;
@@ -318,16 +321,16 @@ async fn a_history_is_kept_to_what_it_may_hold() {
 }
 
 #[tokio::test]
-async fn a_tick_hangs_on_the_end_before_it_over_leaders() {
+async fn a_delay_counts_from_the_last_end_across_leaders() {
     let stage = Stage::new();
     let begun = Begun::default();
-    let tell = Arc::clone(&begun);
+    let starts = Arc::clone(&begun);
     let takes = PERIOD;
     let schedule = crate::scheduler::delay(PERIOD * 2).unwrap();
     let job = Job::new("j", schedule, move |tick: RunContext| {
-        let tell = Arc::clone(&tell);
+        let starts = Arc::clone(&starts);
         async move {
-            tell.lock().unwrap().push(tick.at());
+            starts.lock().unwrap().push(tick.at());
             crate::env::Env::system().sleep(takes).await;
             ok().await
         }
@@ -347,7 +350,7 @@ async fn a_tick_hangs_on_the_end_before_it_over_leaders() {
 }
 
 #[tokio::test]
-async fn what_nobody_ran_for_longer_than_the_window_is_told_by_the_next_leader() {
+async fn the_next_leader_reports_ticks_that_were_missed_for_longer_than_the_window() {
     let stage = Stage::new();
     let job = Job::new("j", often(), |_| ok()).misfire(Misfire::run_all(PERIOD));
     let first = stage.candidate("a", std::slice::from_ref(&job));
@@ -365,17 +368,17 @@ async fn what_nobody_ran_for_longer_than_the_window_is_told_by_the_next_leader()
 }
 
 #[tokio::test]
-async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
+async fn a_run_that_is_often_interrupted_still_runs_and_the_next_counts_from_its_end() {
     let stage = Stage::new();
     let begun = Begun::default();
-    let tell = Arc::clone(&begun);
+    let starts = Arc::clone(&begun);
     let schedule = crate::scheduler::delay(PERIOD).unwrap();
-    // Four times it says itself that it was cut short: more than are made up for at once.
+    // It marks itself as interrupted four times: once more than it is run again at once.
     let job = Job::new("j", schedule, move |tick: RunContext| {
-        let tell = Arc::clone(&tell);
+        let starts = Arc::clone(&starts);
         async move {
-            tell.lock().unwrap().push(tick.at());
-            if tell.lock().unwrap().len() <= 4 {
+            starts.lock().unwrap().push(tick.at());
+            if starts.lock().unwrap().len() <= 4 {
                 tick.mark_interrupted();
                 return Err("cut short");
             }
@@ -383,7 +386,7 @@ async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
         }
     });
     let leader = stage.candidate("a", &[job.delivery(Delivery::AtLeastOnce)]);
-    stage.when("the chain goes on", || begun.lock().unwrap().len() > 6).await;
+    stage.when("later ticks run", || begun.lock().unwrap().len() > 6).await;
     leader.resigns().await;
     let begun = begun.lock().unwrap();
     assert!(begun[..5].iter().all(|tick| *tick == begun[0]), "{begun:?}");
@@ -391,7 +394,7 @@ async fn what_is_interrupted_again_and_again_still_runs_and_a_chain_goes_on() {
 }
 
 #[tokio::test]
-async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
+async fn the_next_leader_reports_no_tick_as_missed_that_is_done() {
     let stage = Stage::new();
     let job = Job::new("j", often(), |_| ok()).misfire(Misfire::run_once(60 * SECOND));
     let first = stage.candidate("a", std::slice::from_ref(&job));
@@ -410,7 +413,7 @@ async fn a_leader_that_follows_tells_nothing_as_missed_that_was_done() {
     }
 }
 
-/// How a handler ends that marks its run as interrupted.
+/// The way in which a handler ends that marks its run as interrupted.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Ok,
@@ -422,7 +425,7 @@ enum Ending {
 const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
 
 impl Ending {
-    /// A job of one tick, whose first run is marked and then ends so. Later runs are counted, and return `Ok`.
+    /// Returns a job whose first run is marked and then ends in this way. Later runs are counted, and return `Ok`.
     fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
         let runs = Arc::clone(runs);
         let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: RunContext| {
@@ -446,7 +449,7 @@ impl Ending {
 }
 
 #[tokio::test]
-async fn a_run_that_is_marked_as_interrupted_is_so_whatever_its_handler_returns() {
+async fn a_run_that_is_marked_as_interrupted_is_interrupted_whatever_its_handler_returns() {
     for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
         let stage = Stage::new();
         let runs = ENDINGS.map(|ending| (ending, Arc::new(AtomicUsize::new(0))));

@@ -1,6 +1,7 @@
-//! Leaders over memory nodes on the real clock: what they make of rules, of requests, and of each other's ends.
+//! Leaders over memory nodes on the real clock: rules, requests, open runs, and the takeover from one leader to the next.
 
 mod ends;
+mod opened;
 mod requests;
 mod scale;
 mod stage;

@@ -1,4 +1,4 @@
-//! Jobs that are operated while they run.
+//! Requests to jobs while they run.
 
 use crate::scheduler::leader::tests::stage::{
     Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused,
@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-/// A job that is not due, and notes its runs.
+/// A job that is not due, and records its runs.
 fn idle(begun: &Begun, takes: std::time::Duration) -> Job {
     let begun = Arc::clone(begun);
     Job::new("j", never(), move |tick: RunContext| {
@@ -34,7 +34,7 @@ fn named(job: &str) -> Arc<str> {
 }
 
 #[tokio::test]
-async fn a_job_stays_paused_whoever_leads_until_it_is_resumed() {
+async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     let stage = Stage::new();
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
@@ -52,7 +52,7 @@ async fn a_job_stays_paused_whoever_leads_until_it_is_resumed() {
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
     let next = stage.candidate("b", &jobs);
-    // A trigger runs all the same; when it has, the leader has had time for a tick of its own.
+    // A trigger runs in a pause too. By its end the leader has had time for a scheduled tick.
     let trigger = stage.request(JobAction::Trigger { job: named("j") });
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =
@@ -67,7 +67,7 @@ async fn a_job_stays_paused_whoever_leads_until_it_is_resumed() {
     let span = spans.iter().find(|entry| entry.until.is_some()).expect("one entry for the pause");
     assert!(span.reason.contains("me@here"), "{span:?}");
     next.resigns().await;
-    // Nothing of the pause is made up, by either of them.
+    // Neither leader catches up on a tick of the pause.
     let last = stage.candidate("c", &jobs);
     let before = runs.load(Ordering::Relaxed);
     stage.when("it runs", || runs.load(Ordering::Relaxed) > before + 5).await;
@@ -76,14 +76,14 @@ async fn a_job_stays_paused_whoever_leads_until_it_is_resumed() {
     let within = |entry: &&HistoryEntry| {
         entry.end == RunOutcome::Done && entry.tick >= span.tick && entry.tick <= until
     };
-    let made_up: Vec<_> =
+    let caught_up: Vec<_> =
         history.iter().filter(within).filter(|entry| entry.cause.request().is_none()).collect();
-    assert!(made_up.is_empty(), "{made_up:#?}");
+    assert!(caught_up.is_empty(), "{caught_up:#?}");
     last.resigns().await;
 }
 
 #[tokio::test]
-async fn a_request_is_carried_out_once_however_often_it_comes() {
+async fn a_request_is_carried_out_once_however_often_it_is_sent() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let jobs = [idle(&begun, PERIOD / 10)];
     let first = stage.candidate("a", &jobs);
@@ -94,7 +94,7 @@ async fn a_request_is_carried_out_once_however_often_it_comes() {
     assert_eq!(first.ask(&trigger).await, answers[0]);
     first.resigns().await;
     let next = stage.candidate("b", &jobs);
-    assert_eq!(next.ask(&trigger).await, answers[0], "the next leader says the same");
+    assert_eq!(next.ask(&trigger).await, answers[0], "the next leader gives the same answer");
     let other = stage.request(JobAction::Trigger { job: named("j") });
     accepted(&next.ask(&other).await);
     let history = stage.history_when("j", |all| all.len() > 1).await;
@@ -106,7 +106,7 @@ async fn a_request_is_carried_out_once_however_often_it_comes() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_refused_with_the_reason() {
+async fn an_impossible_request_is_refused_with_the_reason() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let second = Job::new("second", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let leader = stage.candidate("a", &[idle(&begun, PERIOD), second]);
@@ -130,9 +130,9 @@ async fn what_cannot_be_done_is_refused_with_the_reason() {
 async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let (stage, begun) = (Stage::new(), Begun::default());
-        // Before that no majority can answer for what is asked now, and at-most-once runs nothing.
+        // Before that no majority remembers the time of the request, and at-most-once runs nothing.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
-        // Its own ticks are far apart; those asked for are long ago.
+        // Its scheduled ticks are far apart, and the requested ones are in the past.
         let jobs = [idle(&begun, PERIOD / 2).delivery(delivery)];
         let span = 1_000_000 * SECOND;
         let ask = JobAction::Backfill {
@@ -158,14 +158,14 @@ async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
         let ticks: BTreeSet<_> = begun.iter().collect();
         match delivery {
             Delivery::AtMostOnce => {
-                assert_eq!(begun.len(), ticks.len(), "none twice");
+                assert_eq!(begun.len(), ticks.len(), "no tick runs twice");
                 let lost = ends(&history, RunOutcome::Lost).len();
-                assert!(lost <= 1, "the one that the crash caught: {history:#?}");
-                assert!(ticks.len() + lost >= 12, "all accounted for: {history:#?}");
+                assert!(lost <= 1, "only the run that the crash interrupted: {history:#?}");
+                assert!(ticks.len() + lost >= 12, "every tick has an end: {history:#?}");
             }
             Delivery::AtLeastOnce => {
-                assert_eq!(ticks.len(), 12, "none lost");
-                assert!(begun.len() <= 13, "but the one that the crash caught, none twice");
+                assert_eq!(ticks.len(), 12, "no tick is lost");
+                assert!(begun.len() <= 13, "only the run that the crash interrupted runs twice");
                 assert_eq!(ends(&history, RunOutcome::Done).len(), 12, "{history:#?}");
             }
         }
@@ -173,12 +173,12 @@ async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_and_what_was_asked_for_besides_is_given_up() {
+async fn a_cancellation_ends_the_active_run_and_drops_the_requested_ones() {
     let stage = Stage::new();
     let begun = Begun::default();
-    let tell = Arc::clone(&begun);
+    let starts = Arc::clone(&begun);
     let job = Job::new("j", never(), move |tick: RunContext| {
-        tell.lock().unwrap().push(tick.at());
+        starts.lock().unwrap().push(tick.at());
         async move {
             tick.cancellation_token().cancelled().await;
             Err::<(), _>("stopped")
@@ -202,12 +202,12 @@ async fn a_run_is_cancelled_and_what_was_asked_for_besides_is_given_up() {
     let next = stage.candidate("b", &[idle(&begun, PERIOD)]);
     accepted(&next.ask(&stage.request(JobAction::Trigger { job: named("j") })).await);
     stage.history_when("j", |all| all.len() == 4).await;
-    assert_eq!(begun.lock().unwrap().len(), 3, "nothing that was cancelled runs again");
+    assert_eq!(begun.lock().unwrap().len(), 3, "no cancelled run starts again");
     next.resigns().await;
 }
 
 #[tokio::test]
-async fn what_was_asked_of_a_job_that_is_then_removed_is_told_of_and_over() {
+async fn the_requests_of_a_removed_job_are_reported_and_closed() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let leader = stage.candidate("a", &[idle(&begun, PERIOD * 10)]);
     let [runs, waits] = [(), ()].map(|()| stage.request(JobAction::Trigger { job: named("j") }));
@@ -229,13 +229,13 @@ async fn what_was_asked_of_a_job_that_is_then_removed_is_told_of_and_over() {
         let key = format!("ask/{id}");
         let records = answers.iter().flat_map(|answer| &answer.state.records);
         let open = records.filter(|(other, record)| **other == *key && !record.last).count();
-        assert!(open <= 2, "a majority has closed it");
+        assert!(open <= 2, "a majority has the closed row");
     }
     assert_eq!(begun.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_pause_that_comes_again_after_a_resumption_pauses_nothing() {
+async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let jobs = [idle(&begun, PERIOD)];
     let first = stage.candidate("a", &jobs);
@@ -244,7 +244,7 @@ async fn a_pause_that_comes_again_after_a_resumption_pauses_nothing() {
     accepted(&first.ask(&pause).await);
     accepted(&first.ask(&resume).await);
     first.resigns().await;
-    // The first is taken for one that died before it answered.
+    // As if the first leader had crashed before it answered.
     let next = stage.candidate("b", &jobs);
     accepted(&next.ask(&pause).await);
     let answers = stage.ledger.read().await.unwrap();
@@ -259,8 +259,8 @@ async fn a_pause_that_comes_again_after_a_resumption_pauses_nothing() {
 }
 
 #[tokio::test]
-async fn a_leader_that_can_start_nothing_more_does_not_keep_the_lease_for_what_runs() {
-    /// Says when it is dropped.
+async fn a_superseded_leader_does_not_keep_the_lease_for_its_active_runs() {
+    /// Records that it is dropped.
     struct Dropped(Arc<AtomicBool>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -284,6 +284,6 @@ async fn a_leader_that_can_start_nothing_more_does_not_keep_the_lease_for_what_r
     let answers = stage.ledger.read().await.unwrap();
     let term = answers.iter().map(|answer| answer.state.term.get()).max().unwrap();
     stage.ledger.seal(FencingToken::new(term + 1_000)).await.unwrap();
-    stage.when("it is told to stop", || over.load(Ordering::Relaxed)).await;
+    stage.when("the run is dropped", || over.load(Ordering::Relaxed)).await;
     leader.crashes().await;
 }

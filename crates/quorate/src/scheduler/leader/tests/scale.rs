@@ -1,11 +1,11 @@
-//! Very many jobs: with each run of the tests a few of them, and by hand, in the release profile, what ten thousand cost:
-//! `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture very_many`.
+//! Many jobs under one leader. Each run of the tests has 300; the cost of ten thousand is measured by hand, in the release profile:
+//! `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture many_jobs`.
 
 use crate::scheduler::leader::tests::stage::{SECOND, Stage};
 use crate::scheduler::{Job, Misfire, RunOutcome, every};
 use std::time::Duration;
 
-/// The processor's time that this process has had, in seconds.
+/// Returns the processor time of this process, in seconds.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -14,10 +14,10 @@ fn processor() -> f64 {
 }
 
 #[tokio::test]
-async fn very_many_jobs_all_run_under_one_leader_and_the_next() {
+async fn many_jobs_all_run_under_one_leader_and_the_next() {
     let asked_for: Option<u64> = std::env::var("QUORATE_JOBS").ok().map(|text| text.parse().unwrap());
     let number = asked_for.unwrap_or(300);
-    // Each is due once a round, at a time of its own.
+    // Each job is due once in a round, at its own time.
     let round = if asked_for.is_some() { 20 * SECOND } else { 2 * SECOND };
     let stage = Stage::new();
     let env = stage.quorum.env().clone();

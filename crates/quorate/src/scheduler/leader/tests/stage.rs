@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 pub(in crate::scheduler) const SECOND: Duration = Duration::from_secs(1);
-/// How often most jobs of these tests are due.
+/// The period of most jobs of these tests.
 pub(in crate::scheduler) const PERIOD: Duration = Duration::from_millis(100);
 
 pub(in crate::scheduler) fn often() -> Schedule {
@@ -33,18 +33,18 @@ pub(in crate::scheduler) fn never() -> Schedule {
     every(1_000_000 * SECOND).unwrap()
 }
 
-/// Five nodes, on which leaders follow each other.
+/// Five nodes on which one leader follows another.
 pub(in crate::scheduler) struct Stage {
     nodes: Vec<MemoryNode>,
     pub(in crate::scheduler) quorum: Quorum,
     pub(in crate::scheduler) ledger: Ledger,
 }
 
-/// One that leads, or wants to.
+/// A worker that leads or campaigns.
 pub(in crate::scheduler) struct Candidate {
     pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) quorum: Quorum,
-    asks: Arc<Mutex<Option<mpsc::Sender<IncomingRequest>>>>,
+    requests: Arc<Mutex<Option<mpsc::Sender<IncomingRequest>>>>,
     stop: CancellationToken,
     run: ScopedTask<Result<(), ElectionError<String>>>,
 }
@@ -52,26 +52,28 @@ pub(in crate::scheduler) struct Candidate {
 impl Stage {
     pub(in crate::scheduler) fn new() -> Self {
         let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
-        let quorum = quorum("looker", &nodes);
+        let quorum = quorum("observer", &nodes);
         let ledger = Ledger::new(&quorum, "g").unwrap();
         Self { nodes, quorum, ledger }
     }
 
-    /// A candidate with these jobs, with no limit of runs.
+    /// Starts a candidate with these jobs and no limit of runs.
     pub(in crate::scheduler) fn candidate(&self, worker: &str, jobs: &[Job]) -> Candidate {
         self.limited(worker, jobs, usize::MAX)
     }
 
+    /// Starts a candidate that executes at most `max_running` runs at once.
     pub(in crate::scheduler) fn limited(&self, worker: &str, jobs: &[Job], max_running: usize) -> Candidate {
         let quorum = quorum(worker, &self.nodes);
         let election = Election::new(&quorum, "g").ttl(SECOND).step_down_grace(SECOND / 4);
-        let (registry, asks) =
+        let (registry, requests) =
             (JobRegistry::new(jobs), Arc::<Mutex<Option<mpsc::Sender<IncomingRequest>>>>::default());
         let stop = CancellationToken::new();
-        let (mine, ledger, way) = (registry.clone(), Ledger::new(&quorum, "g").unwrap(), Arc::clone(&asks));
+        let (mine, ledger, senders) =
+            (registry.clone(), Ledger::new(&quorum, "g").unwrap(), Arc::clone(&requests));
         let campaign = election.run(move |term| {
             let (sender, asked) = mpsc::channel(8);
-            *way.lock().unwrap() = Some(sender);
+            *senders.lock().unwrap() = Some(sender);
             let (registry, ledger) = (mine.clone(), ledger.clone());
             async move {
                 let (ttl, grace) = (SECOND, SECOND / 4);
@@ -80,10 +82,10 @@ impl Stage {
             }
         });
         let run = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
-        Candidate { registry, quorum, asks, stop, run }
+        Candidate { registry, quorum, requests, stop, run }
     }
 
-    /// A job's history, as anybody may read it.
+    /// Reads a job's history.
     pub(in crate::scheduler) async fn history(&self, job: &str) -> Vec<HistoryEntry> {
         let answers = self.ledger.part(&HistoryEntry::part(job)).read().await.unwrap();
         let (history, unread) = HistoryEntry::merge(&answers);
@@ -91,7 +93,7 @@ impl Stage {
         history
     }
 
-    /// The history once it is so.
+    /// Waits until a job's history fulfils `enough`, and returns it.
     pub(in crate::scheduler) async fn history_when(
         &self,
         job: &str,
@@ -127,12 +129,12 @@ impl Stage {
 }
 
 impl Candidate {
-    /// Asks until a leader answers: one that has just begun or ended may not.
+    /// Sends a request until a leader answers: one whose term has just begun or ended may not.
     pub(in crate::scheduler) async fn ask(&self, request: &JobRequest) -> JobResponse {
         let env = self.quorum.env();
         let deadline = env.now() + 10 * SECOND;
         loop {
-            let way = self.asks.lock().unwrap().clone();
+            let way = self.requests.lock().unwrap().clone();
             if let Some(way) = way {
                 let (reply, answer) = oneshot::channel();
                 let sent = way.send(IncomingRequest { request: request.clone(), reply }).await.is_ok();
@@ -140,12 +142,12 @@ impl Candidate {
                     return answer;
                 }
             }
-            assert!(env.now() < deadline, "nobody answers {request:?}");
+            assert!(env.now() < deadline, "no leader answers {request:?}");
             env.sleep(PERIOD / 10).await;
         }
     }
 
-    /// In good order.
+    /// Resigns, and waits until all its tasks have ended.
     pub(in crate::scheduler) async fn resigns(self) {
         self.stop.cancel();
         self.run.await.expect("no panic").expect("a shutdown is Ok");
@@ -153,7 +155,7 @@ impl Candidate {
         assert_eq!(self.quorum.env().tasks_alive(), 0);
     }
 
-    /// As good as a crash: everything of it is dropped at once, and nothing is told.
+    /// Drops all its tasks at once, as a crash would: nothing more is written.
     pub(in crate::scheduler) async fn crashes(self) {
         drop(self.run);
         self.quorum.close().await;
@@ -162,7 +164,7 @@ impl Candidate {
 
 fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
     let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
-    builder.trust_new_nodes(true).build().expect("a sound setup")
+    builder.trust_new_nodes(true).build().expect("a valid configuration")
 }
 
 pub(in crate::scheduler) fn accepted(answer: &JobResponse) -> u64 {
@@ -183,5 +185,5 @@ pub(in crate::scheduler) fn ends(history: &[HistoryEntry], end: RunOutcome) -> V
     history.iter().filter(|entry| entry.end == end).collect()
 }
 
-/// Which ticks have begun, in order.
+/// The ticks whose handlers have started, in order.
 pub(in crate::scheduler) type Begun = Arc<Mutex<Vec<WallTime>>>;

@@ -1,4 +1,4 @@
-//! Jobs that change: between versions that follow each other, and while they run.
+//! Jobs that change: from one version to the next, and while they run.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, never, often};
 use crate::{
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-fn noting(name: &str, period: Duration, begun: &Begun, hangs: bool) -> Job {
+fn recording(name: &str, period: Duration, begun: &Begun, hangs: bool) -> Job {
     let begun = Arc::clone(begun);
     let job = Job::new(name, every(period).unwrap(), move |tick: RunContext| {
         begun.lock().unwrap().push(tick.at());
@@ -28,28 +28,28 @@ fn noting(name: &str, period: Duration, begun: &Begun, hangs: bool) -> Job {
 }
 
 #[tokio::test]
-async fn another_version_s_schedule_counts_from_its_first_leader_on_and_what_was_begun_ends() {
+async fn another_schedule_counts_from_its_first_leader_on_and_unfinished_runs_end() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let (stage, old, new) = (Stage::new(), Begun::default(), Begun::default());
-        let first = stage.candidate("a", &[noting("j", PERIOD, &old, true).delivery(delivery)]);
+        let first = stage.candidate("a", &[recording("j", PERIOD, &old, true).delivery(delivery)]);
         stage.when("it runs", || !old.lock().unwrap().is_empty()).await;
         first.crashes().await;
         let cut = old.lock().unwrap()[0];
         stage.quorum.env().sleep(SECOND / 2).await;
         let before = stage.quorum.env().wall();
         let odd = Duration::from_millis(70);
-        let next = stage.candidate("b", &[noting("j", odd, &new, false).delivery(delivery)]);
+        let next = stage.candidate("b", &[recording("j", odd, &new, false).delivery(delivery)]);
         stage.when("it runs by the new one", || new.lock().unwrap().len() > 5).await;
         next.resigns().await;
         let of_old: Vec<WallTime> =
             new.lock().unwrap().iter().copied().filter(|tick| *tick <= before).collect();
         match delivery {
-            Delivery::AtMostOnce => assert!(of_old.is_empty(), "nothing is made up: {of_old:?}"),
-            Delivery::AtLeastOnce => assert_eq!(of_old, [cut], "but what was begun"),
+            Delivery::AtMostOnce => assert!(of_old.is_empty(), "no tick is caught up on: {of_old:?}"),
+            Delivery::AtLeastOnce => assert_eq!(of_old, [cut], "only the unfinished run"),
         }
-        // Another leader of the new version makes up what that one missed, and nothing from before it.
+        // Another leader of the new version catches up on the ticks since the first of it, and on none before.
         let since = new.lock().unwrap().iter().copied().filter(|tick| *tick > before).min().expect("ticks");
-        let last = stage.candidate("c", &[noting("j", odd, &new, false).delivery(delivery)]);
+        let last = stage.candidate("c", &[recording("j", odd, &new, false).delivery(delivery)]);
         let so_far = new.lock().unwrap().len();
         stage.when("it runs", || new.lock().unwrap().len() > so_far + 5).await;
         last.resigns().await;
@@ -65,7 +65,7 @@ async fn another_version_s_schedule_counts_from_its_first_leader_on_and_what_was
 }
 
 #[tokio::test]
-async fn jobs_come_and_go_while_others_run_on() {
+async fn jobs_are_added_and_removed_while_others_run() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let long = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&long);
@@ -79,35 +79,35 @@ async fn jobs_come_and_go_while_others_run_on() {
     let leader = stage.candidate("a", std::slice::from_ref(&steady));
     let handle = SchedulerHandle { registry: leader.registry.clone() };
     stage.when("it runs", || long.load(Ordering::Relaxed) == 1).await;
-    handle.add(noting("new", PERIOD, &begun, false)).unwrap();
-    let twice = handle.add(noting("new", PERIOD, &begun, false)).unwrap_err();
+    handle.add(recording("new", PERIOD, &begun, false)).unwrap();
+    let twice = handle.add(recording("new", PERIOD, &begun, false)).unwrap_err();
     assert!(twice.to_string().contains("two jobs are called \"new\""), "{twice}");
     stage.when("the new one runs", || begun.lock().unwrap().len() > 2).await;
     let other = Begun::default();
-    handle.set_jobs(vec![steady.clone(), noting("new", PERIOD / 2, &other, false)]).unwrap();
+    handle.set_jobs(vec![steady.clone(), recording("new", PERIOD / 2, &other, false)]).unwrap();
     stage.when("by the other schedule", || other.lock().unwrap().len() > 4).await;
     let names: Vec<_> = handle.jobs().iter().map(|job| job.name().to_string()).collect();
     assert_eq!(names, ["new", "steady"]);
     assert!(handle.remove("new") && !handle.remove("new"));
-    // A job that is added later has had its turn once this one has run.
+    // Once this job has run, the leader has processed the removal before it.
     let third = Begun::default();
-    handle.add(noting("third", PERIOD, &third, false)).unwrap();
+    handle.add(recording("third", PERIOD, &third, false)).unwrap();
     stage.when("the third runs", || third.lock().unwrap().len() > 1).await;
     let so_far = other.lock().unwrap().len();
     stage.when("the third runs on", || third.lock().unwrap().len() > 4).await;
-    assert_eq!(other.lock().unwrap().len(), so_far, "what was removed starts no more");
-    assert_eq!(long.load(Ordering::Relaxed), 1, "what is unchanged has gone on running");
-    // And what is added again begins anew.
+    assert_eq!(other.lock().unwrap().len(), so_far, "the removed job does not start");
+    assert_eq!(long.load(Ordering::Relaxed), 1, "the run of the unchanged job goes on");
+    // A job that is added again starts afresh.
     let again = Begun::default();
     let now = stage.quorum.env().wall();
-    handle.add(noting("new", PERIOD, &again, false)).unwrap();
+    handle.add(recording("new", PERIOD, &again, false)).unwrap();
     stage.when("it runs again", || again.lock().unwrap().len() > 2).await;
     assert!(again.lock().unwrap().iter().all(|tick| *tick >= now), "{again:?} before {now:?}");
     leader.resigns().await;
 }
 
 #[tokio::test]
-async fn a_drain_waits_for_what_runs_and_starts_nothing_more() {
+async fn a_drain_waits_for_active_runs_and_starts_no_other() {
     let stage = Stage::new();
     let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (count, ended) = (Arc::clone(&begun), Arc::clone(&done));
@@ -130,24 +130,24 @@ async fn a_drain_waits_for_what_runs_and_starts_nothing_more() {
     run.await.expect("no panic").expect("a drain is Ok");
     assert!(scheduler.election().term().is_none());
     assert_eq!(handle.registry.phase(), Phase::Drained);
-    // One that never led is drained at once.
+    // A scheduler that never led is drained at once.
     let other = crate::scheduler::Scheduler::new(&stage.quorum, "h");
     other.handle().drain().await;
 }
 
 #[tokio::test]
-async fn a_drain_ends_with_the_term_though_another_leads_next() {
+async fn a_drain_ends_with_the_term_even_if_another_worker_leads_next() {
     let (stage, begun, others) = (Stage::new(), Begun::default(), Begun::default());
-    let job = noting("j", PERIOD, &begun, true);
+    let job = recording("j", PERIOD, &begun, true);
     let scheduler = crate::scheduler::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job);
     let handle = scheduler.handle();
     let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
-    let next = stage.candidate("b", &[noting("j", PERIOD, &others, false)]);
+    let next = stage.candidate("b", &[recording("j", PERIOD, &others, false)]);
     let draining = handle.clone();
     let drain = stage.quorum.env().spawn_scoped(async move { draining.drain().await });
     stage.when("it is being drained", || handle.registry.phase() == Phase::Draining).await;
-    // The run would never end; the term does.
+    // The run does not end by itself; the term does.
     scheduler.election().term().expect("it leads").resign();
     stage.when("the other one leads", || !others.lock().unwrap().is_empty()).await;
     let deadline = stage.quorum.env().now() + 10 * SECOND;

@@ -1,0 +1,16 @@
+use crate::scheduler::registry::JobRegistry;
+use crate::{election::Term, ledger::Ledger};
+use std::time::Duration;
+
+/// The settings of one term.
+pub(in crate::scheduler) struct Leading {
+    pub(in crate::scheduler) registry: JobRegistry,
+    pub(in crate::scheduler) ledger: Ledger,
+    pub(in crate::scheduler) term: Term,
+    /// The time for which a crashed leader blocks the others. Runs are opened to workers two of these ahead.
+    pub(in crate::scheduler) ttl: Duration,
+    /// The most runs that the leader executes at once.
+    pub(in crate::scheduler) max_running: usize,
+    /// The time within which a cancelled run must end.
+    pub(in crate::scheduler) grace: Duration,
+}

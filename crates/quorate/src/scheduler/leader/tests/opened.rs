@@ -1,0 +1,147 @@
+//! Runs that are open to workers, as their leader ends them.
+
+use crate::scheduler::leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never};
+use crate::{
+    claim::{Claimed, SlotId, Slots},
+    env::WallTime,
+    scheduler::{
+        Delivery, HistoryEntry, Job, JobAction, Misfire, OpenRun, Placement, RunOutcome, RunRecord,
+        SchedulerHandle, at,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// A job for any worker that is due once. No worker of these tests executes it.
+fn due_at(tick: WallTime, delivery: Delivery) -> Job {
+    let job = Job::new("j", at(tick), |_| async { Ok::<(), String>(()) });
+    job.placement(Placement::AnyWorker).delivery(delivery).misfire(Misfire::Skip)
+}
+
+/// A job for any worker that is due on request only.
+fn on_request() -> Job {
+    Job::new("j", never(), |_| async { Ok::<(), String>(()) }).placement(Placement::AnyWorker)
+}
+
+fn other_job() -> Job {
+    Job::new("other", never(), |_| async { Ok::<(), String>(()) })
+}
+
+/// Waits until the open record of a run is in the ledger, and fits; returns the key of the run with it.
+async fn open_record(stage: &Stage, fits: impl Fn(&OpenRun) -> bool) -> (Arc<str>, OpenRun) {
+    let env = stage.quorum.env();
+    let deadline = env.now() + 15 * SECOND;
+    loop {
+        let answers = stage.ledger.read().await.unwrap();
+        let records = answers.iter().flat_map(|answer| &answer.state.records);
+        let open = records.filter_map(|(key, record)| match RunRecord::parse(&record.value) {
+            Ok(RunRecord::Open(open)) if fits(&open) => Some((Arc::clone(key), open)),
+            _ => None,
+        });
+        if let Some(found) = open.last() {
+            return found;
+        }
+        assert!(env.now() < deadline, "no such open record: {answers:#?}");
+        env.sleep(PERIOD / 5).await;
+    }
+}
+
+/// Returns the highest term of a run's records.
+async fn highest_term(stage: &Stage, key: &str) -> u64 {
+    let answers = stage.ledger.read().await.unwrap();
+    let records = answers.iter().flat_map(|answer| &answer.state.records);
+    records.filter(|(other, _)| **other == *key).map(|(_, record)| record.term.get()).max().unwrap()
+}
+
+/// Waits until a later term than `before` has written the run's record.
+async fn next_term_has(stage: &Stage, key: &str, before: u64) {
+    let env = stage.quorum.env();
+    let deadline = env.now() + 15 * SECOND;
+    while highest_term(stage, key).await <= before {
+        assert!(env.now() < deadline, "no later leader adopts the run");
+        env.sleep(PERIOD / 10).await;
+    }
+}
+
+async fn only_entry(stage: &Stage) -> HistoryEntry {
+    let history = stage.history_when("j", |all| !all.is_empty()).await;
+    assert_eq!(history.len(), 1, "{history:#?}");
+    history[0].clone()
+}
+
+#[tokio::test]
+async fn a_leader_without_the_job_ends_a_run_that_no_worker_takes() {
+    for comes_back in [false, true] {
+        let stage = Stage::new();
+        let job = due_at(stage.quorum.env().wall() + 3 * SECOND, Delivery::AtLeastOnce);
+        let first = stage.candidate("a", std::slice::from_ref(&job));
+        let (key, open) = open_record(&stage, |_| true).await;
+        let term = highest_term(&stage, &key).await;
+        first.crashes().await;
+        let next = stage.candidate("b", &[other_job()]);
+        if comes_back {
+            next_term_has(&stage, &key, term).await;
+            SchedulerHandle { registry: next.registry.clone() }.add(job).unwrap();
+        }
+        let entry = only_entry(&stage).await;
+        assert_eq!((entry.end, &*entry.worker), (RunOutcome::SkippedMisfire, "b"), "{entry:?}");
+        assert!(stage.quorum.wall() > open.take_by);
+        next.resigns().await;
+        assert_eq!(stage.history("j").await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn only_a_leader_with_the_job_opens_another_generation() {
+    let stage = Stage::new();
+    let job = due_at(stage.quorum.env().wall() + 3 * SECOND, Delivery::AtLeastOnce);
+    let first = stage.candidate("a", std::slice::from_ref(&job));
+    let (run, open) = open_record(&stage, |_| true).await;
+    let term = highest_term(&stage, &run).await;
+    // A worker takes the run and stops without a result.
+    let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
+    let slot = SlotId { run, generation: open.generation, at: open.at, horizon: open.horizon };
+    let Claimed::Free(claim) = slots.claim(&slot).await else { panic!("the slot is free") };
+    assert!(claim.take().await);
+    first.crashes().await;
+    let next = stage.candidate("b", &[other_job()]);
+    next_term_has(&stage, &slot.run, term).await;
+    // Longer than the worker's claim and any look at the slot.
+    stage.quorum.env().sleep(4 * SECOND).await;
+    let (_, still) = open_record(&stage, |_| true).await;
+    assert_eq!(still.generation, 1, "its leader does not have the job");
+    assert!(stage.history("j").await.is_empty());
+    SchedulerHandle { registry: next.registry.clone() }.add(job).unwrap();
+    let (_, again) = open_record(&stage, |open| open.generation == 2).await;
+    assert!(again.take_by > open.take_by);
+    next.resigns().await;
+}
+
+#[tokio::test]
+async fn a_pause_a_cancellation_and_a_removal_end_an_open_run_once() {
+    let job = || Arc::<str>::from("j");
+    for (number, expected) in
+        [RunOutcome::SkippedPaused, RunOutcome::Cancelled, RunOutcome::Cancelled].into_iter().enumerate()
+    {
+        let stage = Stage::new();
+        // Before that no majority can answer for a request of now.
+        stage.quorum.env().sleep(SECOND + PERIOD).await;
+        let leader = stage.candidate("a", &[on_request()]);
+        let trigger = stage.request(JobAction::Trigger { job: job() });
+        assert_eq!(accepted(&leader.ask(&trigger).await), 1);
+        let (_, open) = open_record(&stage, |_| true).await;
+        assert!(open.take_by.until(open.horizon) >= Duration::from_secs(3600));
+        match number {
+            0 => drop(leader.ask(&stage.request(JobAction::Pause { job: job() })).await),
+            1 => {
+                let cancel = stage.request(JobAction::Cancel { job: job(), tick: None });
+                assert_eq!(accepted(&leader.ask(&cancel).await), 1);
+            }
+            _ => leader.registry.change(|jobs| jobs.remove("j").map(drop).ok_or(())).unwrap(),
+        }
+        let entry = only_entry(&stage).await;
+        assert_eq!((entry.end, entry.cause.request(), entry.attempts), (expected, Some(trigger.id), 0));
+        leader.resigns().await;
+        let history = stage.history("j").await;
+        assert_eq!(history.len(), 1, "{history:#?}");
+    }
+}
