@@ -133,7 +133,7 @@ impl Classification {
                     }
                 }
                 Ok(Some((id, InboxItem::Request(request)))) => {
-                    drop(requests.insert((request.at, id), request))
+                    drop(requests.insert((request.at, id), request));
                 }
                 Err(error) => {
                     if self.unreadable.insert(Arc::clone(key)) {
