@@ -176,9 +176,9 @@ impl HistoryEntry {
     /// The record's own term is 0, whatever term the entry has. No leader seals a history, and a node refuses a record of
     /// an older term than the newest that wrote to the ledger.
     pub fn into_record(mut self, now: WallTime) -> Record {
-        let cut = |text: &str| -> Arc<str> { crate::node::engine::cut(text, REASON_MAX).into() };
-        self.reason = cut(&self.reason);
-        self.attempt_error = self.attempt_error.as_deref().map(cut);
+        for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {
+            *text = crate::node::engine::cut(text, REASON_MAX).into();
+        }
         let value = serde_json::to_string(&self).unwrap_or_default().into();
         Record { at: now.as_micros(), term: FencingToken::default(), last: true, value }
     }

@@ -1,5 +1,6 @@
 //! The data that the scheduler stores in the ledger: the records of runs, the rows of jobs, and the history.
 
+mod end_log;
 mod error;
 mod history;
 pub(super) mod history_writer;
