@@ -145,6 +145,7 @@ fn lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate::env::WallTime;
     use quorate::{
         node::FencingToken,
         scheduler::{RunCause, RunOutcome},
