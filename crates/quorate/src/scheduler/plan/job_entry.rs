@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_job_begins_anew() {
+    fn a_removed_job_starts_afresh() {
         let old = written(&job(1), 3);
         let (key, record) = row(1, &old);
         let closed = sealed(vec![node(at(0), vec![(key, Record { at: at(5).as_micros(), ..record })]); 2]);

@@ -455,9 +455,11 @@ impl JobPlan {
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // A catch-up run was within the window when it was decided on; an open run is ended through its slot.
-            let limited = !self.job.schedule.is_after_end() && !run.is_open();
-            if limited && run.cause == RunCause::Scheduled && self.jitter.ripe(run.tick) + window < now {
+            // A catch-up run was within the window when it was decided on. An unfinished run may have been started: only its
+            // slot or its record shows how it ends (R7).
+            let after_end = self.job.schedule.is_after_end();
+            let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
+            if may_skip && self.jitter.ripe(run.tick) + window < now {
                 too_late.push(SkippedTick::TooLate(run.tick));
                 continue;
             }

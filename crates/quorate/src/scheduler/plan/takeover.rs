@@ -73,9 +73,12 @@ mod tests {
         node::FencingToken,
         scheduler::{
             Misfire, OpenRun, Placement, RequestId, every,
+            plan::job_plan::JobPlan,
             store::snapshot::tests::{SECOND, at, node, sealed},
         },
     };
+
+    use std::sync::Arc;
 
     fn job(delivery: Delivery) -> Job {
         let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
@@ -115,6 +118,15 @@ mod tests {
                 assert_eq!(run.seen.as_ref().map(|seen| seen.term.get()), Some(4));
             }
         }
+    }
+
+    #[test]
+    fn an_adopted_run_is_watched_however_late_the_leader_begins() {
+        let job = job(Delivery::AtMostOnce).placement(Placement::AnyWorker);
+        let (runs, _) = unfinished(&job, &opened(0, RunCause::Scheduled));
+        let mut plan = JobPlan::new(Arc::new(job), at(400), runs, false);
+        let (run, skipped) = plan.start(at(500));
+        assert_eq!((run.map(|run| run.tick), skipped), (Some(at(12)), vec![]), "a worker may execute it");
     }
 
     #[test]

@@ -91,12 +91,12 @@ pub enum RunVerdict {
     },
     /// The record that decides is open: workers may take the run, or have taken it.
     Opened {
-        /// That record.
+        /// The record that decides.
         record: Record,
     },
     /// The record that decides is closed.
     Final {
-        /// That record.
+        /// The record that decides.
         record: Record,
     },
     /// No majority remembers that time, and no node has a record.

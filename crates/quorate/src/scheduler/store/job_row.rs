@@ -99,7 +99,7 @@ mod tests {
             rules: "skip".into(),
             ..JobRow::default()
         };
-        let text = r#"{"since":7,"rev":3,"schedule":"every 1s","rules":"skip","spread":false}"#;
+        let text = r#"{"since":7,"rev":3,"schedule":"every 1s","rules":"skip","any_worker":false}"#;
         assert_eq!(&*row.to_value(), text);
         assert_eq!(JobRow::parse(text).unwrap(), row);
         row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9) });

@@ -40,7 +40,7 @@ async fn open_record(stage: &Stage, fits: impl Fn(&OpenRun) -> bool) -> (Arc<str
         if let Some(found) = open.last() {
             return found;
         }
-        assert!(env.now() < deadline, "no such open record: {answers:#?}");
+        assert!(env.now() < deadline, "no such open record: {answers:?}");
         env.sleep(PERIOD / 5).await;
     }
 }
@@ -102,6 +102,8 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
     let slot = SlotId { run, generation: open.generation, at: open.at, horizon: open.horizon };
     let Claimed::Free(claim) = slots.claim(&slot).await else { panic!("the slot is free") };
     assert!(claim.take().await);
+    claim.let_run_out();
+    drop(claim);
     first.crashes().await;
     let next = stage.candidate("b", &[other_job()]);
     next_term_has(&stage, &slot.run, term).await;
