@@ -8,11 +8,11 @@ use crate::scheduler::{
     store::retention::Retention,
 };
 use crate::{
+    config::SettingError,
     election::{Campaign, Election, ElectionError, Term},
     env::ScopedTask,
     lease::Heartbeat,
     ledger::Ledger,
-    node::NameError,
     quorum::Quorum,
 };
 use std::{
@@ -82,7 +82,7 @@ pub enum ScheduleError {
     NoneAtOnce,
     /// The group's name cannot be used.
     #[error(transparent)]
-    Group(#[from] NameError),
+    Group(#[from] SettingError),
 }
 
 impl Scheduler {
@@ -119,7 +119,7 @@ impl Scheduler {
     /// # async fn example(quorum: &Quorum) -> Result<(), ElectionError<ScheduleError>> {
     /// let ttl = Duration::from_secs(10);
     /// // At most a third of the TTL: as long as between two extensions.
-    /// let heart = Heartbeat::new(quorum.env(), ttl / 3);
+    /// let heart = quorum.heartbeat(ttl / 3);
     /// let scheduler = Scheduler::new(quorum, "billing").ttl(ttl).renew_while_beating(&heart);
     /// let mut run = pin!(scheduler.run().until(pending::<()>()));
     /// loop {

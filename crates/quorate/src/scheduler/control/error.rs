@@ -1,10 +1,10 @@
 use crate::scheduler::control::when;
 use crate::{
+    config::SettingError,
     env::WallTime,
-    node::NameError,
     plain::plain,
     scheduler::{RecordError, RequestId, SpecError},
-    vote::Report,
+    vote::NoMajority,
 };
 use std::{fmt, sync::Arc};
 
@@ -17,10 +17,10 @@ const NAME_MAX: usize = 128;
 pub enum JobsError {
     /// The group's name cannot be used.
     #[error(transparent)]
-    Group(#[from] NameError),
+    Group(#[from] SettingError),
     /// Fewer than a majority of the nodes answered.
     #[error("too few nodes answered: {0}")]
-    NoMajority(Report),
+    NoMajority(NoMajority),
     /// No leader of the group has registered a job of this name.
     #[error("no job is called {:?} in group {:?}{}", plain(.name, NAME_MAX), plain(.group, NAME_MAX), Known(.nearest, .others))]
     UnknownJob {
@@ -47,7 +47,7 @@ pub enum JobsError {
     #[error("the request was not posted, nothing will come of it: {report}")]
     NotPosted {
         /// What the nodes said.
-        report: Report,
+        report: NoMajority,
     },
     /// The request did not reach a majority of nodes. Where it reached one, a leader may yet take it up.
     #[error(
@@ -60,7 +60,7 @@ pub enum JobsError {
         /// Until when it may be taken up.
         until: WallTime,
         /// What the nodes said last.
-        report: Report,
+        report: NoMajority,
     },
     /// The request was posted and no leader has answered yet.
     #[error("the request {id} is posted and not answered: {}; it may be taken up until {}", Leads(.leader), when(*.until))]
@@ -80,7 +80,7 @@ pub enum JobsError {
         /// Until when a leader may take it up.
         until: WallTime,
         /// The outcome of the last read on each node.
-        report: Report,
+        report: NoMajority,
     },
     /// The leader will not do it.
     #[error("the leader refuses: {}", plain(.why, 1024))]

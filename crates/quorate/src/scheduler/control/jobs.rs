@@ -10,7 +10,7 @@ use crate::{
     node::Cause,
     quorum::Quorum,
     scheduler::{HistoryEntry, JobAction, JobRequest, JobResponse, JobRow, RequestId, Schedule},
-    vote::{NodeOutcome, Report},
+    vote::{NoMajority, NodeOutcome},
 };
 use futures_util::{StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -307,7 +307,7 @@ impl Jobs {
         }
     }
 
-    fn not_posted(&self, request: &JobRequest, report: Report, perhaps: bool) -> JobsError {
+    fn not_posted(&self, request: &JobRequest, report: NoMajority, perhaps: bool) -> JobsError {
         match perhaps {
             true => {
                 JobsError::PerhapsPosted { id: request.id, until: classify::valid_until(request), report }
@@ -393,7 +393,7 @@ fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, Jo
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
         LedgerError::Superseded { .. } | LedgerError::Standing(_) => {
-            JobsError::NoMajority(Report { needed: 0, nodes: Vec::new() })
+            JobsError::NoMajority(NoMajority::new(0, Vec::new()))
         }
     })
 }
