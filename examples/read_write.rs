@@ -26,7 +26,7 @@ async fn main() -> Result<(), Failure> {
         readers.push(tokio::spawn(async move {
             let mut looks = 0_u32;
             while !done.is_cancelled() {
-                let lease = quorum.rw_lock("snapshot").read().acquire().await?;
+                let lease = quorum.read_lock("snapshot").acquire().await?;
                 let first = snapshot.load(Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 let second = snapshot.load(Ordering::Relaxed);
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Failure> {
     // A third rebuilds it, and reads on without letting another writer in between.
     let writer = quorum("writer")?;
     for version in 1..=3 {
-        let lock = writer.rw_lock("snapshot").write().fair(Duration::from_millis(50));
+        let lock = writer.lock("snapshot").fair(Duration::from_millis(50));
         let lease = lock.acquire().await?;
         println!("version {version} is written under token {}", lease.fencing_token()?);
         snapshot.store(version, Ordering::Relaxed);

@@ -7,10 +7,7 @@ use crate::{
 };
 use futures_util::future::{LocalBoxFuture, join};
 use quorate::{
-    claim::{
-        Claim, ClaimOutcome, Completed, Processed, abandon_many as abandon_claims,
-        complete_many as complete_claims,
-    },
+    claim::{Claim, ClaimOutcome, Processed},
     election::{Election, ElectionError, Term},
     env::{BootTime, Env},
     lease::{Lease, LeaseEvent, TryAcquire},
@@ -432,7 +429,7 @@ pub(crate) async fn complete(stage: &Stage) -> bool {
     let completed = stage.cut(claim.complete("it worked")).await;
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     stage.patience.set(TTL + SOON);
-    if let Some(Ok(Completed { .. })) = &completed {
+    if let Some(Ok(_)) = &completed {
         done_is_final(stage, "it worked").await;
     }
     settled(stage, "it worked").await;
@@ -450,7 +447,7 @@ pub(crate) async fn abandon(stage: &Stage) -> bool {
 pub(crate) async fn complete_many(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
     let lost = claim.handle().lost_token().clone();
-    let completed = stage.cut(complete_claims([(claim, "it worked")])).await;
+    let completed = stage.cut(Claim::complete_many([(claim, "it worked")])).await;
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     stage.patience.set(TTL + SOON);
     if let Some([(_, Ok(_))]) = completed.as_deref() {
@@ -463,7 +460,7 @@ pub(crate) async fn complete_many(stage: &Stage) -> bool {
 pub(crate) async fn abandon_many(stage: &Stage) -> bool {
     let claim = claimed(stage).await;
     let lost = claim.handle().lost_token().clone();
-    let finished = stage.cut(abandon_claims([claim])).await.is_some();
+    let finished = stage.cut(Claim::abandon_many([claim])).await.is_some();
     stage.soon("end of the claim", MS, lost.cancelled()).await;
     finished
 }
@@ -480,18 +477,18 @@ pub(crate) async fn claims_inspect(stage: &Stage) -> bool {
     stage.cut(stage.claims().inspect(NAME)).await.is_some()
 }
 
-pub(crate) async fn forgive(stage: &Stage) -> bool {
-    let forgiven = stage.cut(stage.claims().reset(NAME)).await;
+pub(crate) async fn reset_attempts(stage: &Stage) -> bool {
+    let reset = stage.cut(stage.claims().reset(NAME)).await;
     stage.patience.set(TTL + SOON);
-    forgiven.is_some()
+    reset.is_some()
 }
 
 /// With a limit, so that the attempt is counted before it begins.
-pub(crate) async fn claims_once(stage: &Stage) -> bool {
+pub(crate) async fn claims_process_or_wait(stage: &Stage) -> bool {
     let works = Arc::new(AtomicBool::new(false));
     let claims = stage.claims().max_attempts(3);
     let handled = stage
-        .cut(claims.once(NAME, TTL, |claim| {
+        .cut(claims.process_or_wait(NAME, TTL, |claim| {
             let alive = Alive::new(&works);
             let env = stage.env.clone();
             async move {

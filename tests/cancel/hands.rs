@@ -8,7 +8,7 @@ use crate::{
 use futures_util::future::join;
 use quorate::{
     election::{Election, ElectionError, Term},
-    lease::{Leases, Locks, ReadLease, ReadLock, TryAcquire},
+    lease::{Leases, Lock, Locks, ReadLease, TryAcquire},
     node::Resource,
 };
 use std::time::Duration;
@@ -43,12 +43,12 @@ cases! {
     leases_lost: "Leases::any_lost", Lock;
     leases_release: "Leases::release", Lock;
     leases_step_down: "Leases::any_step_down", Lock;
-    read_acquire: "ReadLock::acquire", Lock;
+    read_acquire: "Lock<ReadLease>::acquire", Lock;
     read_extend: "ReadLease::extend", Lock;
     read_release: "ReadLease::release", Lock;
-    read_try_acquire: "ReadLock::try_acquire", Lock;
-    slots_acquire: "Slots::acquire", Lock;
-    slots_try_acquire: "Slots::try_acquire", Lock;
+    read_try_acquire: "Lock<ReadLease>::try_acquire", Lock;
+    slots_acquire: "Locks::acquire_any", Lock;
+    slots_try_acquire: "Locks::try_acquire_any", Lock;
     transfer_to: "Lease::transfer_to", Lock;
     try_acquire_all: "Locks::try_acquire_all", Lock;
 }
@@ -114,15 +114,15 @@ async fn leases_release(stage: &Stage) -> bool {
 }
 
 async fn slots_acquire(stage: &Stage) -> bool {
-    let slot = stage.cut(stage.me.slots(NAME, 2).ttl(TTL).acquire()).await;
+    let slot = stage.cut(stage.me.slots(NAME, 2).ttl(TTL).acquire_any()).await;
     if let Some(slot) = &slot {
-        slot.as_ref().expect("it waits").lease().fencing_token().expect("a fresh lease is valid");
+        slot.as_ref().expect("it waits").1.fencing_token().expect("a fresh lease is valid");
     }
     slot.is_some()
 }
 
 async fn slots_try_acquire(stage: &Stage) -> bool {
-    stage.cut(stage.me.slots(NAME, 2).ttl(TTL).try_acquire()).await.is_some()
+    stage.cut(stage.me.slots(NAME, 2).ttl(TTL).try_acquire_any()).await.is_some()
 }
 
 async fn transfer_to(stage: &Stage) -> bool {
@@ -135,8 +135,8 @@ async fn transfer_to(stage: &Stage) -> bool {
     finished
 }
 
-fn reader(stage: &Stage) -> ReadLock {
-    stage.me.rw_lock(NAME).read().ttl(TTL)
+fn reader(stage: &Stage) -> Lock<ReadLease> {
+    stage.me.read_lock(NAME).ttl(TTL)
 }
 
 async fn reading(stage: &Stage) -> ReadLease {

@@ -82,7 +82,7 @@ macro_rules! cases {
 
 cases! {
     abandon: "Claim::abandon", Claim;
-    abandon_many: "::abandon_many", Claim;
+    abandon_many: "Claim::abandon_many", Claim;
     acquire: "Lock::acquire", Lock;
     admit: "Quorum::trust_nodes", Lock;
     before: "Env::before", Lock;
@@ -92,17 +92,17 @@ cases! {
     claims_inspect: "Claims::inspect", Claim;
     close: "Quorum::close", Lock;
     complete: "Claim::complete", Claim;
-    complete_many: "::complete_many", Claim;
+    complete_many: "Claim::complete_many", Claim;
     drain: "SchedulerHandle::drain", Election;
-    election_events_next: "ElectionEvents::next", Election;
+    election_events_next: "Events::next", Election;
     extend: "Lease::extend", Lock;
     finish: "Env::finish", Lock;
-    forgive: "Claims::reset", Claim;
+    reset_attempts: "Claims::reset", Claim;
     cancel_before_start: "Claim::cancel_before_start", Claim;
     inspect: "Quorum::inspect", Lock;
-    lease_events_next: "LeaseEvents::next", Lock;
+    lease_events_next: "Events::next", Lock;
     met: "Quorum::met", Lock;
-    claims_once: "Claims::once", Claim;
+    claims_process_or_wait: "Claims::process_or_wait", Claim;
     observer_change: "Observer::change", Election;
     observer_leader: "Observer::leader", Election;
     process: "Claims::process", Claim;

@@ -76,6 +76,8 @@ impl Register {
 /// `impl<T: Send> Future for Task<T> where …`, `impl Lock {`, `pub trait Node: Send {`: the type or trait that it is of.
 fn type_of(header: &str) -> String {
     let header = header.trim_start_matches("pub trait ");
+    // The methods of `impl Lock<ReadLease>` are not those of `impl Lock`.
+    let is_concrete = header.starts_with("impl ") && !header.contains(" for ");
     let header = match header.strip_prefix("impl") {
         Some(rest) if rest.starts_with('<') => {
             let mut open = 0;
@@ -89,6 +91,9 @@ fn type_of(header: &str) -> String {
         None => header,
     };
     let header = header.split(" for ").last().unwrap_or(header).trim();
+    if is_concrete {
+        return header.split([' ', '{']).next().unwrap_or_default().to_owned();
+    }
     header.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default().to_owned()
 }
 

@@ -5,8 +5,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use quorate::{
     env::Env,
     node::{
-        Batch, BatchReply, Cause, FencingToken, FileNode, MemoryNode, Node, NodeTime, Nudge, Owner, Reply,
-        Request, Resource, Session,
+        Batch, BatchReply, Cause, FencingToken, FileNode, MemoryNode, Node, NodeTime, Owner, PushSender,
+        Reply, Request, Resource, Session,
     },
     quorum::Quorum,
 };
@@ -105,13 +105,13 @@ async fn open() {
     let server = server();
     let node = RedisNode::parse(&server.url()).expect("a URL");
     at_every_await_point("Node::open of a RedisNode", &server, async || {
-        node.open(Nudge::channel().0).await.expect("it is there");
+        node.open(PushSender::channel().0).await.expect("it is there");
     })
     .await;
     let dir = tempfile::tempdir().expect("a directory");
     let node = FileNode::new(dir.path().join("node"));
     for n in 0..MOST {
-        if Cut::Waiting(n).run(node.open(Nudge::channel().0)).await.is_some() {
+        if Cut::Waiting(n).run(node.open(PushSender::channel().0)).await.is_some() {
             return;
         }
     }
@@ -127,7 +127,7 @@ fn post(session: &mut impl Session, request: Request) -> BoxFuture<'static, Resu
 /// The reply is lost, the batch is not: it runs, in its order, and once.
 async fn a_dropped_reply_loses_no_batch(node: impl Node) {
     let (resource, keep) = (Resource::lock("r").expect("a name"), Duration::from_secs(60));
-    let (mut session, _) = node.open(Nudge::channel().0).await.expect("it is there");
+    let (mut session, _) = node.open(PushSender::channel().0).await.expect("it is there");
     let marker = Request::Mark { expect: None, marker: "m".into() };
     post(&mut session, marker).await.expect("marked");
     for (n, cut) in (0..).zip([Cut::Unpolled, Cut::Waiting(0), Cut::Woken(0)]) {

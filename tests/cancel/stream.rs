@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream};
 use quorate::{
     claim::{
         ClaimOutcome,
-        stream::{BadId, Delivery, Message},
+        stream::{Delivery, Message},
     },
     env::Env,
 };
@@ -53,7 +53,7 @@ struct Slow {
 impl Message for Slow {
     type Error = Infallible;
 
-    fn id(&self) -> Result<&str, BadId> {
+    fn id(&self) -> Result<&str, Box<dyn std::error::Error + Send + Sync>> {
         Ok(NAME)
     }
 

@@ -3,7 +3,7 @@
 use quorate::{
     env::{BootTime, Env, WallTime, World},
     node::{
-        Batch, BatchReply, Cause, Hello, MemoryStore, Node, Nudge, Session,
+        Batch, BatchReply, Cause, Hello, MemoryStore, Node, PushSender, Session,
         engine::{self, Clocks, LeaseRow, Store},
     },
 };
@@ -135,7 +135,7 @@ impl Node for Road {
         &self.0.name
     }
 
-    async fn open(&self, _nudge: Nudge) -> Result<(RoadSession, Hello), Cause> {
+    async fn open(&self, _nudge: PushSender) -> Result<(RoadSession, Hello), Cause> {
         let server = &self.0;
         server.travel(server.env.now() + server.there).await;
         let hello = Hello {

@@ -1,7 +1,7 @@
 use quorate::{
     env::{BootTime, Env},
     lease::{AcquireError, Lease, Lock, TryAcquire},
-    node::{Cause, FencingToken, Hello, Node, Nudge},
+    node::{Cause, FencingToken, Hello, Node, PushSender},
     quorum::{NodeState, NodeStatus, QuarantineReason, Quorum, QuorumBuilder, QuorumConfig, VoteRejection},
 };
 use quorate_redis::{RedisNode, RedisSession};
@@ -334,7 +334,7 @@ impl Node for Road {
         self.to.name()
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
-        self.over.open(nudge).await
+    async fn open(&self, push_sender: PushSender) -> Result<(RedisSession, Hello), Cause> {
+        self.over.open(push_sender).await
     }
 }

@@ -4,7 +4,7 @@
 
 use super::bench::{Bench, TTL, Worker, eventually};
 use quorate::{
-    lease::{ReadLease, ReadLock, TryAcquire},
+    lease::{Lock, ReadLease, TryAcquire},
     node::Owner,
 };
 use quorate_tests::support::PATIENCE;
@@ -17,8 +17,8 @@ const QUEUE: &str = "{quorate:x}:queue";
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
-fn reader(worker: &Worker) -> ReadLock {
-    worker.quorum.rw_lock("x").read().ttl(worker.quorum.config().max_ttl).wait(PATIENCE)
+fn reader(worker: &Worker) -> Lock<ReadLease> {
+    worker.quorum.read_lock("x").ttl(worker.quorum.config().max_ttl).wait(PATIENCE)
 }
 
 async fn reads(worker: &Worker) -> ReadLease {

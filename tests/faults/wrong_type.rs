@@ -5,7 +5,7 @@ use quorate::{
     claim::{ClaimOutcome, Claims},
     ledger::Ledger,
     node::{FencingToken, Record, Refusal},
-    quorum::{NodeOutcome, NodeState, Report},
+    quorum::{NoMajority, NodeOutcome, NodeState},
 };
 
 /// Replaces `key` by a list, at once.
@@ -25,9 +25,9 @@ fn fix(bench: &Bench, key: &str) {
 
 /// At least a majority's refusals name the key.
 #[track_caller]
-fn names(report: &Report, key: &str) {
+fn names(report: &NoMajority, key: &str) {
     let named = |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Refused(Refusal::WrongType(what)) if what.contains(key));
-    assert!(report.count(named) >= report.needed, "{key}: {report}");
+    assert!(report.count(named) >= report.needed(), "{key}: {report}");
     assert!(report.to_string().contains(key), "{report}");
 }
 

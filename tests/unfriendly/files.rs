@@ -1,7 +1,7 @@
 use quorate::{
     env::Env,
     node::{
-        Batch, Cause, DoneRecord, FencingToken, FileNode, Node, NodeTime, Nudge, Owner, Refusal, Reply,
+        Batch, Cause, DoneRecord, FencingToken, FileNode, Node, NodeTime, Owner, PushSender, Refusal, Reply,
         Request, Resource, Session,
     },
 };
@@ -78,7 +78,7 @@ async fn ask(node: &FileNode, requests: Vec<Request>) -> Result<Vec<Reply>, Caus
     let env = Env::system();
     let give_up = env.now() + Duration::from_secs(10);
     let work = async {
-        let (mut session, hello) = node.open(Nudge::channel().0).await?;
+        let (mut session, hello) = node.open(PushSender::channel().0).await?;
         let stamp = hello.marker.unwrap_or_else(|| "m".into());
         let batch = Batch { requests, not_after: NodeTime::from_micros(u64::MAX), stamp };
         session.send(batch).await.map(|reply| reply.replies)

@@ -6,7 +6,7 @@ use quorate::{
     admin::NodeSet,
     internals::majority,
     node::FileNode,
-    quorum::{NodeOutcome, NodeState, NodeStatus, Quorum, QuorumConfig, Report},
+    quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig},
 };
 use quorate_redis::RedisNode;
 use std::{
@@ -81,7 +81,7 @@ pub(crate) fn redis(
 
 /// Counts the nodes that vote.
 pub(crate) fn votes(nodes: &[NodeStatus]) -> usize {
-    nodes.iter().filter(|node| node.state == NodeState::Trusted).count()
+    nodes.iter().filter(|node| node.votes()).count()
 }
 
 /// Returns whether a majority of the nodes votes.
@@ -90,17 +90,12 @@ pub(crate) fn is_quorum(nodes: &[NodeStatus]) -> bool {
 }
 
 /// Describes the nodes that do not vote, one line each. Only for a failure that the states of the nodes explain; a
-/// round that failed has a [`Report`] of its own, for [`no_quorum`].
+/// round that failed has a [`NoMajority`] of its own, for [`no_quorum`].
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
     let mut text =
         format!("{} of {} nodes vote, {} required", votes(nodes), nodes.len(), majority(nodes.len()));
     for node in nodes {
-        let why = match &node.state {
-            NodeState::Trusted => continue,
-            NodeState::Connecting => "no handshake yet".to_owned(),
-            NodeState::Quarantined { why, .. } | NodeState::Refused(why) => why.to_string(),
-            NodeState::Unreachable(cause) => cause.to_string(),
-        };
+        let Some(why) = node.reason() else { continue };
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {}: {why}", node.name);
     }
@@ -109,11 +104,11 @@ pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
 
 /// Returns the failure of a round that did not reach a majority: `what` failed, then each node that did not agree with
 /// its reason, one line each.
-pub(crate) fn no_quorum(what: &str, report: &Report) -> Failure {
+pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
     let agreed = report.count(|outcome| matches!(outcome, NodeOutcome::Granted));
     let mut text =
-        format!("{what}: {agreed} of {} nodes agreed, {} required", report.nodes.len(), report.needed);
-    for (node, outcome) in &report.nodes {
+        format!("{what}: {agreed} of {} nodes agreed, {} required", report.outcomes().len(), report.needed());
+    for (node, outcome) in report.outcomes() {
         if !matches!(outcome, NodeOutcome::Granted) {
             // Writing to a string cannot fail.
             let _ = write!(text, "\n  {node}: {outcome}");
@@ -134,7 +129,7 @@ mod tests {
             ("b".into(), NodeOutcome::Unreachable(Cause::TimedOut)),
             ("c".into(), NodeOutcome::Pending),
         ];
-        let failure = no_quorum("cannot reach a quorum for x", &Report { needed: 2, nodes });
+        let failure = no_quorum("cannot reach a quorum for x", &NoMajority::new(2, nodes));
         let text = failure.to_string();
         assert!(
             text.starts_with("cannot reach a quorum for x: 1 of 3 nodes agreed, 2 required\n  b: "),

@@ -8,7 +8,7 @@ use crate::{
     show,
 };
 use quorate::{
-    election::{Election, Leader, ResignError, Resigned},
+    election::{Election, Leader, ResignError},
     node::FencingToken,
     plain::plain,
     quorum::Quorum,
@@ -43,7 +43,7 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
     let led = has_leader(&looking, group).await;
     looking.close().await;
     let result = match led? {
-        false => Err(ResignError::NobodyLeads { group: group.to_owned() }),
+        false => Err(ResignError::NoLeader { group: group.to_owned() }),
         true => {
             let quorum = connect::quorum(config, config.settings.clone())?;
             // Without a quorum, the request reports the reason of each node.
@@ -65,21 +65,15 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
 
 fn failure(error: &ResignError) -> Failure {
     match error {
-        ResignError::Inspect(error) => connect::no_quorum(
-            &format!("cannot read the leader from the nodes ({})", error.resource.key()),
-            &error.report,
-        ),
-        ResignError::NotTold { report } => {
-            connect::no_quorum("a majority of nodes did not accept the resign request", report)
-        }
+        ResignError::NoMajority(error) => connect::no_quorum(error.failed(), error),
         _ => Failure::new(code(error), error),
     }
 }
 
 fn code(error: &ResignError) -> u8 {
     match error {
-        ResignError::NobodyLeads { .. } | ResignError::OtherTerm { .. } => NOT_FOUND,
-        ResignError::NotObeyed { .. } => CONFLICT,
+        ResignError::NoLeader { .. } | ResignError::OtherTerm { .. } => NOT_FOUND,
+        ResignError::LeadsOn { .. } => CONFLICT,
         _ => NO_QUORUM,
     }
 }
@@ -91,15 +85,15 @@ fn observer(quorum: &Quorum, group: &str) -> Result<quorate::election::Observer,
 async fn has_leader(quorum: &Quorum, group: &str) -> Result<bool, Failure> {
     let mut observer = observer(quorum, group)?;
     quorum.met(PATIENCE).await;
-    let leader = observer.leader().await.map_err(|error| failure(&ResignError::Inspect(error)))?;
+    let leader = observer.leader().await.map_err(|error| failure(&ResignError::NoMajority(error)))?;
     Ok(leader.is_some())
 }
 
 impl Page {
-    fn new(group: &str, result: &Result<Resigned, ResignError>) -> Self {
+    fn new(group: &str, result: &Result<(Leader, Option<Leader>), ResignError>) -> Self {
         let (leader, successor) = match result {
-            Ok(Resigned { who, successor }) => (Some(who), successor.as_ref()),
-            Err(ResignError::OtherTerm { leader, .. } | ResignError::NotObeyed { leader, .. }) => {
+            Ok((who, successor)) => (Some(who), successor.as_ref()),
+            Err(ResignError::OtherTerm { leader, .. } | ResignError::LeadsOn { leader, .. }) => {
                 (Some(leader), None)
             }
             Err(_) => (None, None),

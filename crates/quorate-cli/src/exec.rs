@@ -14,7 +14,7 @@ use quorate::{
     lease::{AcquireError, Heartbeat, Lease, Lock, TryAcquire},
     node::{Owner, Resource},
     plain::plain,
-    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig},
+    quorum::{NodeStatus, Quorum, QuorumConfig},
 };
 use std::{cell::Cell, time::Duration};
 
@@ -122,7 +122,7 @@ impl Waiting<'_> {
         if let Ok(seen) = self.quorum.inspect(&resource).await
             && let Some(holder) = seen.holder
         {
-            self.report(Some(holder.owner.worker()));
+            self.report(Some(holder.worker()));
         }
     }
 
@@ -136,16 +136,14 @@ impl Waiting<'_> {
 
 /// Returns whether so many nodes cannot be reached that the others are no majority.
 fn is_away(nodes: &[NodeStatus]) -> bool {
-    let away = |node: &&NodeStatus| matches!(node.state, NodeState::Unreachable(_) | NodeState::Connecting);
+    let away = |node: &&NodeStatus| node.is_away();
     let reachable = nodes.len() - nodes.iter().filter(away).count();
     reachable < quorate::internals::majority(nodes.len())
 }
 
 fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
     match error {
-        AcquireError::Name(_) | AcquireError::Setting(_) => {
-            Failure::new(CONFIG, format!("--lock or --ttl: {error}"))
-        }
+        AcquireError::Setting(_) => Failure::new(CONFIG, format!("--lock or --ttl: {error}")),
         AcquireError::Contended { .. } => Failure::new(args.conflict_exit_code, error),
         AcquireError::Unreachable { resource, report } | AcquireError::Untrusted { resource, report } => {
             let what = format!("cannot reach a quorum for {}", resource.key());
@@ -311,7 +309,7 @@ fn signal_code(signal: i32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate::node::Cause;
+    use quorate::{node::Cause, quorum::NodeState};
 
     fn node(state: NodeState) -> NodeStatus {
         NodeStatus { name: "a".into(), state, version: None, round_trip: None }

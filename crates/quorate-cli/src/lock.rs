@@ -10,10 +10,10 @@ use crate::{
 };
 use quorate::{
     admin::ForcedRelease,
-    lease::{InspectError, Inspection},
+    lease::Inspection,
     node::{FencingToken, Owner, Resource},
     plain::plain,
-    quorum::{NodeOutcome, Quorum},
+    quorum::{NoMajority, NodeOutcome, Quorum},
 };
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
     let quorum = look(config).await?;
     let seen = quorum.inspect(&resource).await;
     quorum.close().await;
-    let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&error))?);
+    let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&resource, &error))?);
     show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
     Ok(if page.owners.is_empty() { NOT_FOUND } else { 0 })
 }
@@ -85,7 +85,7 @@ pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u
     let quorum = look(config).await?;
     let done = look_and_release(args.force, &quorum, &resource).await;
     quorum.close().await;
-    let page = done.map_err(|error| unseen(&error))?;
+    let page = done.map_err(|error| unseen(&resource, &error))?;
     let code = match (page.released, page.forced && !page.lock.owners.is_empty()) {
         (true, _) => 0,
         (false, true) => NO_QUORUM,
@@ -101,15 +101,15 @@ async fn look(config: &Config) -> Result<Quorum, Failure> {
     Ok(quorum)
 }
 
-fn unseen(error: &InspectError) -> Failure {
-    connect::no_quorum(&format!("cannot read the owner of {}", error.resource.key()), &error.report)
+fn unseen(resource: &Resource, error: &NoMajority) -> Failure {
+    connect::no_quorum(&format!("cannot read the owner of {}", resource.key()), error)
 }
 
 async fn look_and_release(
     force: bool,
     quorum: &Quorum,
     resource: &Resource,
-) -> Result<ReleasePage, InspectError> {
+) -> Result<ReleasePage, NoMajority> {
     let seen = quorum.inspect(resource).await?;
     let force_now = force && !seen.named.is_empty();
     let mut released = force_now;
@@ -138,7 +138,8 @@ async fn look_and_release(
 }
 
 fn not_released_on(forced: &ForcedRelease) -> Vec<String> {
-    let others = forced.report.nodes.iter().filter(|(_, outcome)| !matches!(outcome, NodeOutcome::Granted));
+    let others =
+        forced.report.outcomes().iter().filter(|(_, outcome)| !matches!(outcome, NodeOutcome::Granted));
     others.map(|(name, outcome)| format!("{name}: {outcome}")).collect()
 }
 
@@ -153,14 +154,14 @@ impl ShowPage {
     fn new(resource: &Resource, seen: &Inspection) -> Self {
         let holder = seen.holder.as_ref();
         let owners = seen.named.iter().map(|(owner, nodes)| {
-            let holds = holder.filter(|holder| holder.owner == *owner);
+            let holds = holder.filter(|holder| *holder == owner);
             StoredOwner {
                 holder: name_of(owner),
                 owner: owner.as_str().to_owned(),
                 nodes: *nodes,
                 majority: holds.is_some(),
                 remaining_ms: holds
-                    .and_then(|holder| holder.remaining)
+                    .and(seen.remaining)
                     .map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             }
         });

@@ -14,7 +14,7 @@ use quorate::{
     internals::{Marker, majority},
     node::Cause,
     plain::plain,
-    quorum::{NodeOutcome, NodeState, NodeStatus, SharedSettings, TrustError},
+    quorum::{NoMajority, NodeOutcome, NodeStatus, SharedSettings},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, time::Duration};
@@ -112,7 +112,7 @@ pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
     let nodes = quorum.nodes();
     quorum.close().await;
     for node in &nodes {
-        let state = match reason(node) {
+        let state = match node.reason() {
             None => "votes".to_owned(),
             Some(reason) => format!("does not vote: {}", show::line(&reason, LINE_MAX)),
         };
@@ -121,24 +121,14 @@ pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
     match trusted {
         Ok(()) => Ok(0),
         // A node may vote by its state and not have answered this request.
-        Err(error) => Err(connect::no_quorum("cannot trust every node", &error.report)),
+        Err(error) => Err(connect::no_quorum("cannot trust every node", &error)),
     }
 }
 
-fn was_late(error: &TrustError) -> bool {
+fn was_late(error: &NoMajority) -> bool {
     let late =
         |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Unreachable(Cause::TimedOut | Cause::Closed));
-    error.report.count(late) > 0
-}
-
-/// Returns the reason for which the node does not vote; `None` if it votes.
-fn reason(status: &NodeStatus) -> Option<String> {
-    match &status.state {
-        NodeState::Trusted => None,
-        NodeState::Connecting => Some("no handshake yet".to_owned()),
-        NodeState::Quarantined { why, .. } | NodeState::Refused(why) => Some(why.to_string()),
-        NodeState::Unreachable(cause) => Some(cause.to_string()),
-    }
+    error.count(late) > 0
 }
 
 fn millis(time: Duration) -> f64 {
@@ -146,7 +136,7 @@ fn millis(time: Duration) -> f64 {
 }
 
 fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
-    let reason = reason(status);
+    let reason = status.reason();
     let sight = sight.as_ref().ok();
     let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
     Line {

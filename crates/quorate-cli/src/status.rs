@@ -12,7 +12,7 @@ use quorate::{
     internals::majority,
     lease::Inspection,
     node::{FencingToken, Resource},
-    quorum::{NodeState, NodeStatus, Quorum},
+    quorum::{NodeStatus, Quorum},
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -101,19 +101,12 @@ fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failur
 }
 
 fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
-    let (reason, until) = match &node.state {
-        NodeState::Trusted => (None, None),
-        NodeState::Connecting => (Some("no handshake yet".to_owned()), None),
-        NodeState::Quarantined { until, why } => (Some(why.to_string()), Some(*until)),
-        NodeState::Refused(why) => (Some(why.to_string()), None),
-        NodeState::Unreachable(cause) => (Some(cause.to_string()), None),
-    };
     NodeLine {
         name: node.name.to_string(),
-        reachable: !matches!(node.state, NodeState::Connecting | NodeState::Unreachable(_)),
-        trusted: node.state == NodeState::Trusted,
-        reason,
-        votes_in_ms: until.map(|until| millis(now.until(until))),
+        reachable: !node.is_away(),
+        trusted: node.votes(),
+        reason: node.reason(),
+        votes_in_ms: node.quarantined_until().map(|until| millis(now.until(until))),
         version: node.version.as_ref().map(ToString::to_string),
         round_trip_ms: node.round_trip.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3),
     }
@@ -132,16 +125,16 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         error: None,
     };
     match quorum.inspect(resource).await {
-        Ok(Inspection { holder, contended, token, done, .. }) => {
+        Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
             // Only a minority stores an owner: it is unknown whether the lock is held.
             line.held = (!contended).then_some(holder.is_some());
             line.fencing_token = token.map(FencingToken::get);
             line.done = done.map(|done| done.result.to_string());
             if let Some(holder) = holder {
-                line.holder = Some(holder.owner.worker().to_owned());
-                line.reserved_for = holder.owner.reserved_for().map(ToOwned::to_owned);
-                line.owner = Some(holder.owner.as_str().to_owned());
-                line.remaining_ms = holder.remaining.map(millis);
+                line.holder = Some(holder.worker().to_owned());
+                line.reserved_for = holder.reserved_for().map(ToOwned::to_owned);
+                line.owner = Some(holder.as_str().to_owned());
+                line.remaining_ms = remaining.map(millis);
             }
         }
         Err(error) => line.error = Some(error.to_string()),

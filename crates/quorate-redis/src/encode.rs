@@ -155,13 +155,13 @@ pub(crate) fn record_text(record: &Record) -> String {
 
 /// Returns the stored form of a done record.
 pub(crate) fn done_text(done: &DoneRecord) -> String {
-    let DoneRecord { token, at, result, payload, poisoned } = done;
-    let poisoned = poisoned.map(|attempts| attempts.to_string()).unwrap_or_default();
-    format!("d:{token}:{at}:{}:{poisoned}:{result}", payload.as_deref().unwrap_or_default())
+    let DoneRecord { token, at, result, payload, dead_lettered } = done;
+    let dead_lettered = dead_lettered.map(|attempts| attempts.to_string()).unwrap_or_default();
+    format!("d:{token}:{at}:{}:{dead_lettered}:{result}", payload.as_deref().unwrap_or_default())
 }
 
 fn script_of(request: &Request) -> Script {
-    if request.is_unfit() {
+    if request.is_invalid() {
         return Script::Invalid;
     }
     let of = |resource: &Resource, lock, claim| if resource.is_claim() { claim } else { lock };
@@ -179,7 +179,7 @@ fn script_of(request: &Request) -> Script {
         Request::Inspect { resource, .. } => of(resource, Script::Inspect, Script::ClaimInspect),
         Request::Complete { .. } => Script::Complete,
         Request::Count { .. } => Script::Count,
-        Request::Forgive { .. } => Script::Forgive,
+        Request::ResetAttempts { .. } => Script::ResetAttempts,
         Request::Seal { .. } => Script::Seal,
         Request::Write { .. } => Script::Write,
         Request::Prune { .. } => Script::Prune,
@@ -207,7 +207,7 @@ fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
         }
         Request::Complete { resource, .. }
         | Request::Count { resource, .. }
-        | Request::Forgive { resource, .. }
+        | Request::ResetAttempts { resource, .. }
         | Request::Release { resource, .. }
         | Request::Reserve { resource, .. } => {
             command.arg(keys.lock(resource));
@@ -246,7 +246,7 @@ fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
 /// Adds the arguments that are sent once for all items of a call.
 fn common_of(command: &mut RespCommand, request: &Request) {
     match request {
-        _ if request.is_unfit() => {}
+        _ if request.is_invalid() => {}
         Request::Acquire { resource, ttl, propose, tolerance, keep, .. } if resource.is_claim() => {
             command.arg(millis(*ttl)).arg(propose.get()).arg(tolerance.as_micros()).arg(millis(*keep));
         }
@@ -262,7 +262,7 @@ fn common_of(command: &mut RespCommand, request: &Request) {
 
 fn args_of(command: &mut RespCommand, request: &Request) {
     match request {
-        _ if request.is_unfit() => {}
+        _ if request.is_invalid() => {}
         Request::Acquire { resource, owner, .. } if resource.is_claim() => {
             command.arg(owner.as_str());
         }
@@ -282,8 +282,8 @@ fn args_of(command: &mut RespCommand, request: &Request) {
         Request::Release { owner, .. } => {
             command.arg(owner.as_str());
         }
-        Request::Reserve { owner, heir, ttl, .. } => {
-            command.arg(owner.as_str()).arg(heir.as_str()).arg(millis(*ttl));
+        Request::Reserve { owner, successor, ttl, .. } => {
+            command.arg(owner.as_str()).arg(successor.as_str()).arg(millis(*ttl));
         }
         Request::Share { owner, ttl, ticket, .. } => {
             command.arg(owner.as_str()).arg(millis(*ttl)).arg(ticket_text(ticket.as_ref()));
@@ -297,9 +297,9 @@ fn args_of(command: &mut RespCommand, request: &Request) {
         Request::Downgrade { owner, token, reader, ttl, .. } => {
             command.arg(owner.as_str()).arg(token.get()).arg(reader.as_str()).arg(millis(*ttl));
         }
-        Request::Queue { ticket, at, now, tolerance, ttl, alone, .. } => {
+        Request::Queue { ticket, at, now, tolerance, ttl, exclusive, .. } => {
             command.arg(ticket.as_str()).arg(*at).arg(*now).arg(tolerance.as_micros().to_string());
-            command.arg(millis(*ttl)).arg(if *alone { "w" } else { "r" });
+            command.arg(millis(*ttl)).arg(if *exclusive { "w" } else { "r" });
         }
         Request::LeaveQueue { ticket, .. } => {
             command.arg(ticket.as_str());
@@ -308,11 +308,11 @@ fn args_of(command: &mut RespCommand, request: &Request) {
         Request::Complete { owner, record, .. } => {
             command.arg(owner.as_str()).arg(done_text(record));
         }
-        Request::Count { owner, attempts, payload, back, .. } => {
+        Request::Count { owner, attempts, payload, withdraw, .. } => {
             command.arg(owner.as_str()).arg(u64::from(*attempts)).arg(payload.as_deref().unwrap_or_default());
-            command.arg(if *back { "-" } else { "+" });
+            command.arg(if *withdraw { "-" } else { "+" });
         }
-        Request::Forgive { keep, .. } => {
+        Request::ResetAttempts { keep, .. } => {
             command.arg(millis(*keep));
         }
         Request::Seal { term, after, .. } => {

@@ -10,7 +10,7 @@ use crate::{
 };
 use quorate::{
     env::Env,
-    node::{Cause, Hello, Node, Nudge},
+    node::{Cause, Hello, Node, PushSender},
 };
 use std::{
     fmt, fs,
@@ -154,13 +154,13 @@ impl Node for RedisNode {
         self.address.name()
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
+    async fn open(&self, push_sender: PushSender) -> Result<(RedisSession, Hello), Cause> {
         let (reader, writer, login) = self.dial().await?;
         let mut halves = (reader, writer);
         let handshake = handshake::perform(self.name(), &mut halves, &login, &self.keys).await?;
         let hello = handshake.hello.clone();
         Ok((
-            RedisSession::start(&self.env, halves, self.keys.clone(), handshake, login.password, nudge),
+            RedisSession::start(&self.env, halves, self.keys.clone(), handshake, login.password, push_sender),
             hello,
         ))
     }

@@ -1,4 +1,4 @@
-use quorate::node::{Freed, Owner, Push, Resource};
+use quorate::node::{Owner, Push, ReleasedLease, Resource};
 use redis::{PushKind, Value};
 use std::{
     collections::BTreeMap,
@@ -31,8 +31,8 @@ impl PubSub {
         if owner.is_empty() || owner.len() > OWNER_MAX {
             return None;
         }
-        let freed = Freed { resource, owner: Owner::from_node(owner) };
-        Some(Push::Released { freed, told: subscribers.parse().ok()? })
+        let freed = ReleasedLease { resource, owner: Owner::from_node(owner) };
+        Some(Push::Released { lease: freed, notified: subscribers.parse().ok()? })
     }
 
     fn channels(&self) -> MutexGuard<'_, BTreeMap<String, Resource>> {
@@ -68,8 +68,8 @@ mod tests {
         let resource = Resource::lock("r").unwrap();
         assert!(pubsub.begin("p:r:freed", resource.clone()) && !pubsub.begin("p:r:freed", resource.clone()));
         let release = pubsub.parse_release(&PushKind::Message, &[s("p:r:freed"), s("3 w o:1")]);
-        let freed = Freed { resource, owner: Owner::from_node("w o:1") };
-        assert_eq!(release, Some(Push::Released { freed, told: 3 }));
+        let freed = ReleasedLease { resource, owner: Owner::from_node("w o:1") };
+        assert_eq!(release, Some(Push::Released { lease: freed, notified: 3 }));
         let huge = format!("1 {}", "x".repeat(OWNER_MAX + 1));
         for (kind, data) in [
             (PushKind::PMessage, vec![s("p:r:freed"), s("1 w:1")]),

@@ -144,7 +144,7 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("released", [was_present]) => Ok(Reply::Released(flag(was_present)?)),
         ("completed", []) => Ok(Reply::Completed),
         ("counted", []) => Ok(Reply::Counted),
-        ("forgiven", []) => Ok(Reply::Forgiven),
+        ("attempts_reset", []) => Ok(Reply::AttemptsReset),
         ("state", [remaining_ms, holder, counter, claim]) => state(remaining_ms, holder, counter, claim),
         ("ledger", [next, term, mark, pieces]) => ledger(next, term, mark, pieces),
         ("pruned", [next]) => Ok(Reply::Pruned { next: cursor(next)? }),
@@ -244,7 +244,7 @@ fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
 }
 
 fn stored_record(value: &Value) -> Result<Reply, Cause> {
-    Ok(record(&text(value)?).map_or_else(|| unreadable("a record of a ledger"), Reply::Standing))
+    Ok(record(&text(value)?).map_or_else(|| unreadable("a record of a ledger"), Reply::Conflict))
 }
 
 fn unreadable(what: &str) -> Reply {
@@ -270,11 +270,11 @@ fn done(text: &str) -> Option<DoneRecord> {
     let token = FencingToken::new(digits(parts.next()?)?);
     let at = digits(parts.next()?)?;
     let payload = payload(parts.next()?)?;
-    let poisoned = match parts.next()? {
+    let dead_lettered = match parts.next()? {
         "" => None,
         attempts => Some(u32::try_from(digits(attempts)?).ok()?),
     };
-    Some(DoneRecord { token, at, result: parts.next()?.into(), payload, poisoned })
+    Some(DoneRecord { token, at, result: parts.next()?.into(), payload, dead_lettered })
 }
 
 fn no_claim() -> Reply {
@@ -379,7 +379,7 @@ mod tests {
             "released",
             "completed",
             "counted",
-            "forgiven",
+            "attempts_reset",
             "state",
             "ledger",
             "pruned",

@@ -10,7 +10,7 @@ use crate::{
 };
 use quorate::{
     env::Env,
-    node::{Batch, BatchReply, Cause, Listen, Nudge, Push, Session},
+    node::{Batch, BatchReply, Cause, Listen, Push, PushSender, Session},
 };
 use redis::Value;
 use std::{fmt, future, io, sync::Arc, time::Duration};
@@ -51,13 +51,13 @@ impl RedisSession {
         keys: Keys,
         handshake: Handshake,
         password: Option<Secret>,
-        nudge: Nudge,
+        push_sender: PushSender,
     ) -> Self {
         reader.allow_long_replies();
         let (jobs, inbox) = mpsc::unbounded_channel();
         let gone = CancellationToken::new();
         let pubsub = PubSub::default();
-        let pushes = PushHandler { pubsub: pubsub.clone(), nudge };
+        let pushes = PushHandler { pubsub: pubsub.clone(), push_sender };
         let checked = (handshake.hello.durable == Some(true)).then(|| jobs.downgrade());
         env.spawn(serve(env.clone(), (reader, writer), inbox, gone.clone(), pushes, checked));
         let pubsub = handshake.pushes.then_some(pubsub);
@@ -133,7 +133,7 @@ enum PendingReply {
 /// Handles the pushes of a server.
 struct PushHandler {
     pubsub: PubSub,
-    nudge: Nudge,
+    push_sender: PushSender,
 }
 
 async fn serve(
@@ -166,7 +166,7 @@ async fn serve(
         () = lingering => {}
     }
     if !gone.is_cancelled() {
-        pushes.nudge.push(Push::Closed);
+        pushes.push_sender.push(Push::Closed);
     }
 }
 
@@ -243,7 +243,7 @@ async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingRe
                 let confirmed = matches!(&waiting, Some(PendingReply::Confirmation { begun, channel })
                     if confirms(&kind, &data, *begun, channel));
                 if let Some(released) = pushes.pubsub.parse_release(&kind, &data) {
-                    pushes.nudge.push(released);
+                    pushes.push_sender.push(released);
                 }
                 first = waiting.filter(|_| !confirmed);
             }

@@ -3,10 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use quorate::{
-    claim::{
-        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, CompleteError, DeadLettered,
-        MessageId, complete_many,
-    },
+    claim::{Claim, ClaimError, ClaimOutcome, ClaimState, Claims, DeadLettered, MessageId},
     quorum::Quorum,
 };
 use quorate_redis::Connect;
@@ -61,11 +58,11 @@ fn worker_process() {
         std::io::stdin().read_line(&mut order).expect("a pipe");
         let result = match order.trim() {
             "abandon" => claim.abandon().await.map_err(|error| match error {
-                AbandonError::TakenOver { holder } => format!("taken over by {}", holder.worker()),
+                ClaimError::TakenOver { holder } => format!("taken over by {}", holder.worker()),
                 other => other.to_string(),
             }),
             "complete" => claim.complete("theirs").await.map(drop).map_err(|error| match error {
-                CompleteError::TakenOver { holder } => format!("taken over by {}", holder.worker()),
+                ClaimError::TakenOver { holder } => format!("taken over by {}", holder.worker()),
                 other => other.to_string(),
             }),
             other => panic!("{other}"),
@@ -240,7 +237,7 @@ async fn a_duplicate_gets_the_first_result_and_another_payload_is_refused() {
             env.sleep(TTL / 4).await;
             Ok::<_, Infallible>("receipt 7".to_owned())
         };
-        claims.once(payment.clone(), PATIENCE, handler).await.expect("handled")
+        claims.process_or_wait(payment.clone(), PATIENCE, handler).await.expect("handled")
     };
     let second = async {
         while !matches!(
@@ -252,11 +249,10 @@ async fn a_duplicate_gets_the_first_result_and_another_payload_is_refused() {
         let other = claims(&b).claim(MessageId::new("key-1").payload(b"a million")).await;
         assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "while it is claimed: {other:?}");
         let handler = |_| async { Err::<(), _>("handled twice") };
-        claims(&b).once(payment.clone(), PATIENCE, handler).await.expect("the stored result")
+        claims(&b).process_or_wait(payment.clone(), PATIENCE, handler).await.expect("the stored result")
     };
     let (first, second) = tokio::join!(first, second);
-    assert!(first.first && !second.first);
-    assert_eq!((&*first.result, first.at), (&*second.result, second.at));
+    assert_eq!(first, second);
     assert_eq!(&*second.result, "receipt 7");
     let other = claims(&b).claim(MessageId::new("key-1").payload(b"a million")).await;
     assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "when it is done: {other:?}");
@@ -301,7 +297,7 @@ async fn thousands_of_claims_are_made_and_extended_in_few_calls() {
     let calls = extended - claimed;
     assert!(calls < 4 * IDS as u64 / 4, "{calls} calls to extend {IDS} four times");
     assert!(held.iter().all(|claim| claim.fencing_token().is_ok()), "all are held past their TTL");
-    let completed = complete_many(held.into_iter().map(|claim| (claim, "ok"))).await;
+    let completed = Claim::complete_many(held.into_iter().map(|claim| (claim, "ok"))).await;
     assert!(completed.iter().all(|(_, completed)| completed.is_ok()));
     let done = script_calls(&servers) - extended;
     assert!(done < IDS as u64 / 10, "{done} calls to complete {IDS}");

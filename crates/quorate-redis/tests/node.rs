@@ -5,7 +5,7 @@ mod support;
 
 use quorate::{
     env::Env,
-    node::{Cause, Node, Nudge, Push, Refusal, Reply, Request},
+    node::{Cause, Node, Push, PushSender, Refusal, Reply, Request},
     quorum::Quorum,
 };
 use quorate_redis::{LINGER, RedisNode};
@@ -105,7 +105,7 @@ async fn a_unix_socket_serves_and_a_missing_one_is_unreachable() {
     for scheme in ["unix", "redis+unix"] {
         let node = RedisNode::parse(&format!("{scheme}://{}?db=2", socket.display())).unwrap();
         assert_eq!(node.name(), format!("unix://{}?db=2", socket.display()));
-        node.open(Nudge::channel().0).await.unwrap();
+        node.open(PushSender::channel().0).await.unwrap();
     }
     let node = RedisNode::parse(&format!("unix://{}.not", socket.display())).unwrap();
     let cause = refused(&node).await;
@@ -115,9 +115,9 @@ async fn a_unix_socket_serves_and_a_missing_one_is_unreachable() {
 #[tokio::test]
 async fn a_killed_server_is_unreachable_and_returns_with_another_run_id() {
     let mut server = RedisServer::start().unwrap();
-    let (nudge, mut pushes) = Nudge::channel();
+    let (push_sender, mut pushes) = PushSender::channel();
     let node = RedisNode::parse(&server.url()).unwrap();
-    let (session, first) = node.open(nudge).await.unwrap();
+    let (session, first) = node.open(push_sender).await.unwrap();
     server.kill();
     // Although no request was in flight.
     assert_eq!(soon(pushes.recv()).await, Some(Push::Closed));
@@ -127,7 +127,7 @@ async fn a_killed_server_is_unreachable_and_returns_with_another_run_id() {
     let named = format!("redis://127.0.0.1:{}/0", server.port());
     assert!(matches!(&cause, Cause::Unreachable(text) if text.contains(&named)), "{cause}");
     server.restart().unwrap();
-    let (_, second) = soon(node.open(Nudge::channel().0)).await.unwrap();
+    let (_, second) = soon(node.open(PushSender::channel().0)).await.unwrap();
     assert_ne!(first.run_id, second.run_id);
     assert_eq!(second.marker, None);
 }
@@ -150,10 +150,10 @@ async fn opening_a_paused_server_waits_and_leaves_no_task_when_dropped() {
     let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
     server.pause();
     let give_up = env.now() + Duration::from_millis(100);
-    assert!(env.before(give_up, node.open(Nudge::channel().0)).await.is_none());
+    assert!(env.before(give_up, node.open(PushSender::channel().0)).await.is_none());
     assert_eq!(env.tasks_alive(), 0);
     server.resume();
-    soon(node.open(Nudge::channel().0)).await.unwrap();
+    soon(node.open(PushSender::channel().0)).await.unwrap();
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_session_dropped_on_a_paused_server_ends_within_the_linger() {
     }
     assert!(dropped.until(env.now()) >= LINGER, "it ended early");
     server.resume();
-    soon(node.open(Nudge::channel().0)).await.unwrap();
+    soon(node.open(PushSender::channel().0)).await.unwrap();
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn finishing_the_environment_ends_the_sessions() {
     let server = RedisServer::start().unwrap();
     let env = Env::system();
     let node = RedisNode::parse(&server.url()).unwrap().with_env(env.clone());
-    let _held = node.open(Nudge::channel().0).await.unwrap();
+    let _held = node.open(PushSender::channel().0).await.unwrap();
     soon(env.finish()).await;
     assert_eq!(env.tasks_alive(), 0);
 }
@@ -373,10 +373,10 @@ fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
             owner: owner(),
             attempts: 1,
             payload: None,
-            back: false,
+            withdraw: false,
             keep: LONG,
         },
-        Request::Forgive { resource: resource(), keep: LONG },
+        Request::ResetAttempts { resource: resource(), keep: LONG },
         Request::Release { resource: resource(), owner: owner() },
     ]
 }
@@ -467,7 +467,7 @@ async fn a_server_out_of_memory_refuses_without_partial_changes() {
             owner: owner(1),
             attempts: 1,
             payload: None,
-            back: false,
+            withdraw: false,
             keep: LONG,
         };
         assert_eq!(client.ask(counted).await, Reply::Counted);
@@ -506,7 +506,10 @@ async fn a_server_out_of_memory_refuses_without_partial_changes() {
             assert_eq!(released, Reply::Released(true));
         }
     }
-    assert_eq!(client.ask(Request::Forgive { resource: held.clone(), keep: LONG }).await, Reply::Forgiven);
+    assert_eq!(
+        client.ask(Request::ResetAttempts { resource: held.clone(), keep: LONG }).await,
+        Reply::AttemptsReset
+    );
     let looked = client.ask(Request::Inspect { resource: kept.clone() }).await;
     let Reply::State { holder: Some((_, Some(left))), .. } = looked else { panic!("{looked:?}") };
     assert!(left > LONG, "the lease was extended: {left:?}");
@@ -539,7 +542,7 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     let restricted =
         RedisConfig::new().append_only().user("app", "on >secret ~* &* +@all -config").start().unwrap();
     let url = format!("redis://app:secret@127.0.0.1:{}", restricted.port());
-    let (_, hello) = RedisNode::parse(&url).unwrap().open(Nudge::channel().0).await.unwrap();
+    let (_, hello) = RedisNode::parse(&url).unwrap().open(PushSender::channel().0).await.unwrap();
     assert_eq!(hello.durable, None);
     let replica = RedisConfig::new().line(&format!("replicaof 127.0.0.1 {}", plain.port())).start().unwrap();
     assert!(hello_of(&replica).await.replica);
@@ -600,11 +603,11 @@ async fn a_durable_server_restarts_with_its_marker_and_leases() {
 
 async fn hello_of(server: &RedisServer) -> quorate::node::Hello {
     let node = RedisNode::parse(&server.url()).unwrap();
-    soon(node.open(Nudge::channel().0)).await.unwrap().1
+    soon(node.open(PushSender::channel().0)).await.unwrap().1
 }
 
 async fn refused(node: &RedisNode) -> Cause {
-    match soon(node.open(Nudge::channel().0)).await {
+    match soon(node.open(PushSender::channel().0)).await {
         Ok((_, hello)) => panic!("opened: {hello:?}"),
         Err(cause) => cause,
     }

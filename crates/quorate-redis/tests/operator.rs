@@ -85,12 +85,12 @@ async fn call(name: &'static str, quorum: Quorum) -> String {
         "ready" => text(quorum.ready(LONG).await),
         "acquire" => text(quorum.lock("x").acquire().await),
         "fair" => text(quorum.lock("x").fair(Duration::ZERO).acquire().await),
-        "read" => text(quorum.rw_lock("x").read().acquire().await),
-        "write" => text(quorum.rw_lock("x").write().acquire().await),
+        "read" => text(quorum.read_lock("x").acquire().await),
+        "write" => text(quorum.lock("x").acquire().await),
         "acquire_all" => text(quorum.locks(["x", "y"]).acquire_all().await),
-        "slot" => text(quorum.slots("x", 3).acquire().await),
+        "slot" => text(quorum.slots("x", 3).acquire_any().await),
         "process" => text(claims.process("m", handled).await),
-        "once" => text(claims.once("m", LONG, handled).await),
+        "once" => text(claims.process_or_wait("m", LONG, handled).await),
         "consume" => {
             let messages = stream::iter([("m-1", ()), ("m-2", ())]).chain(stream::pending());
             text(claims.consume(messages, |_| async { Ok::<_, Infallible>("") }).until(pending::<()>()).await)
@@ -197,7 +197,7 @@ async fn a_candidate_that_has_had_a_quorum_survives_a_temporary_wrong_password()
     let refused = soon("acquire", quorum.lock("x").acquire()).await.expect_err("the password is wrong");
     assert!(matches!(refused, AcquireError::Unreachable { .. }) && refused.is_permanent(), "{refused}");
     let claims = Claims::new(&quorum, "s");
-    let once = claims.once("m", LONG, |_| async { Ok::<_, Infallible>("") });
+    let once = claims.process_or_wait("m", LONG, |_| async { Ok::<_, Infallible>("") });
     assert!(matches!(soon("once", once).await, Err(ProcessError::Claim(error)) if error.is_permanent()));
 
     let leads = Arc::new(AtomicBool::new(false));

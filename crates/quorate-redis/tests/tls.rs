@@ -3,7 +3,7 @@
 
 mod support;
 
-use quorate::node::{Cause, Node, Nudge};
+use quorate::node::{Cause, Node, PushSender};
 use quorate_redis::RedisNode;
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 use rcgen::{
@@ -33,7 +33,7 @@ async fn a_tls_server_works_and_its_certificate_is_checked() {
         assert!(unknown.contains(advised), "{unknown}");
     }
     let by_option = format!("rediss://localhost:{port}?ca_file={}", trusted.display());
-    soon(RedisNode::parse(&by_option).unwrap().open(Nudge::channel().0)).await.unwrap();
+    soon(RedisNode::parse(&by_option).unwrap().open(PushSender::channel().0)).await.unwrap();
     // The certificate is for another name.
     let elsewhere = RedisNode::parse(&format!("rediss://127.0.0.1:{port}")).unwrap().ca_file(&trusted);
     let elsewhere = refused(&elsewhere).await;
@@ -149,14 +149,14 @@ async fn a_server_that_requires_a_client_certificate_gets_one() {
         );
         let by_url = RedisNode::parse(&url).unwrap();
         assert_eq!(by_url.name(), format!("rediss://localhost:{port}/0"));
-        soon(by_url.open(Nudge::channel().0)).await.unwrap();
+        soon(by_url.open(PushSender::channel().0)).await.unwrap();
 
         // A certificate that is renewed on the disk is used from the next connection on.
         fs::copy(home.path().join("old.pem"), &cert).unwrap();
         fs::copy(home.path().join("old.key"), &key).unwrap();
         assert!(refused(&node).await.contains("has expired"));
         own.sign(home.path(), "client", 4096);
-        soon(node.open(Nudge::channel().0)).await.unwrap();
+        soon(node.open(PushSender::channel().0)).await.unwrap();
         let shown = format!("{node:?}");
         assert!(shown.contains("client.key") && !shown.contains("PRIVATE"), "{shown}");
     }
@@ -228,7 +228,7 @@ fn start(cert: &Path, key: &Path, lines: &[&str]) -> (RedisServer, u16) {
 }
 
 async fn refused(node: &RedisNode) -> String {
-    match soon(node.open(Nudge::channel().0)).await {
+    match soon(node.open(PushSender::channel().0)).await {
         Ok((_, hello)) => panic!("opened: {hello:?}"),
         Err(cause @ (Cause::Unreachable(_) | Cause::Misconfigured(_))) => cause.to_string(),
         Err(other) => panic!("{other}"),
@@ -237,7 +237,7 @@ async fn refused(node: &RedisNode) -> String {
 
 /// Returns the reason of a refusal that only an operator can fix.
 async fn denied(node: &RedisNode) -> String {
-    match soon(node.open(Nudge::channel().0)).await {
+    match soon(node.open(PushSender::channel().0)).await {
         Err(Cause::Misconfigured(why)) => why.to_string(),
         other => panic!("{:?}", other.map(|(_, hello)| hello)),
     }

@@ -74,7 +74,7 @@ fn a_wrong_node_is_found_in_few_steps() {
         Fault::GoesPastTheQueue | Fault::QueuesByArrival => 5,
         Fault::FreesAllReaders => 7,
         Fault::CountsTheSameAgain => 4,
-        Fault::ForgivesWhatIsDone => 3,
+        Fault::ResetsWhatIsDone => 3,
         Fault::KeepsWhatHasEnded | Fault::ShortensByExtending => 3,
         Fault::OverwritesWhatIsFinal | Fault::ForgetsTheSeal => 3,
     };

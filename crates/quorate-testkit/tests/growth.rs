@@ -9,8 +9,8 @@ use futures_util::{StreamExt, future::BoxFuture, stream};
 use peak_alloc::PeakAlloc;
 use quorate::{
     claim::{
-        ClaimOutcome, Claims, complete_many,
-        stream::{BadId, Delivery, Message},
+        Claim, ClaimOutcome, Claims,
+        stream::{Delivery, Message},
     },
     election::{Election, Term},
     env::Env,
@@ -79,13 +79,12 @@ async fn locks(quorum: &Quorum, many: usize, round: &str) {
             match number % 5 {
                 0 => quorum.lock(&name).acquire().await.expect("free").release().await.expect("ours"),
                 1 => {
-                    let lock = quorum.rw_lock(&name);
-                    lock.read().acquire().await.expect("free").release().await.expect("ours");
-                    lock.write().acquire().await.expect("free").release().await.expect("ours");
+                    quorum.read_lock(&name).acquire().await.expect("free").release().await.expect("ours");
+                    quorum.lock(&name).acquire().await.expect("free").release().await.expect("ours");
                 }
                 2 => {
-                    let slot = quorum.slots(&name, 3).acquire().await.expect("free");
-                    slot.into_lease().release().await.expect("ours");
+                    let (_, lease) = quorum.slots(&name, 3).acquire_any().await.expect("free");
+                    lease.release().await.expect("ours");
                 }
                 3 => {
                     let names = ["a", "b"].map(|end| format!("{name}-{end}"));
@@ -116,7 +115,7 @@ struct Letter(String);
 impl Message for Letter {
     type Error = Infallible;
 
-    fn id(&self) -> Result<&str, BadId> {
+    fn id(&self) -> Result<&str, Box<dyn std::error::Error + Send + Sync>> {
         Ok(&self.0)
     }
 
@@ -153,7 +152,7 @@ async fn messages(quorum: &Quorum, many: usize, round: &str) {
             (_, Ok(ClaimOutcome::Claimed(claim))) => Some((claim, "done")),
             _ => None,
         });
-        for (_, completed) in complete_many(won.collect::<Vec<_>>()).await {
+        for (_, completed) in Claim::complete_many(won.collect::<Vec<_>>()).await {
             completed.expect("it is completed");
         }
     }

@@ -8,7 +8,10 @@ use quorate::{
     env::Env,
     lease::{Lease, TryAcquire},
     ledger::{Ledger, LedgerError},
-    node::{Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, Nudge, Session},
+    node::{
+        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime,
+        Owner, PushSender, Record, Request, Resource, Session,
+    },
     quorum::{NodeState, Quorum, QuorumConfig},
 };
 use quorate_redis::RedisNode;
@@ -250,6 +253,105 @@ async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     soon(lease.release()).await.unwrap();
 }
 
+/// One request for each script of the Redis node. The order of the scripts of one kind is that of `scripts.rs`.
+fn one_of_each() -> Vec<Request> {
+    let (lock, claim) = (Resource::lock("r").unwrap(), Resource::claim("s", "m").unwrap());
+    let (owner, ledger, token, keep): (_, Arc<str>, _, _) =
+        (Owner::sign("w", 1, 2), "g".into(), FencingToken::new(7), TTL);
+    let record = Record { at: 1, term: token, last: false, value: "v".into() };
+    let mut requests = Vec::new();
+    for resource in [&lock, &claim] {
+        let (resource, owner) = (resource.clone(), owner.clone());
+        let acquire = Request::Acquire {
+            resource: resource.clone(),
+            owner: owner.clone(),
+            ttl: TTL,
+            propose: token,
+            tolerance: TTL,
+            keep,
+            ticket: None,
+        };
+        requests.extend([
+            acquire,
+            Request::Raise { resource: resource.clone(), owner: owner.clone(), to: token, keep },
+            Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: TTL, token, keep },
+            Request::Release { resource: resource.clone(), owner: owner.clone() },
+            Request::Inspect { resource: resource.clone() },
+            // On a claim, this is the request that does not apply.
+            Request::Share { resource, owner, ttl: TTL, ticket: None },
+        ]);
+    }
+    let (resource, reader) = (lock.clone(), Owner::sign("w", 3, 4));
+    requests.extend([
+        Request::ExtendShare { resource: lock.clone(), owner: reader.clone(), ttl: TTL },
+        Request::ReleaseShare { resource: lock.clone(), owner: reader.clone() },
+        Request::Downgrade {
+            resource: lock.clone(),
+            owner: owner.clone(),
+            token,
+            reader: reader.clone(),
+            ttl: TTL,
+        },
+        Request::Queue {
+            resource: lock.clone(),
+            ticket: reader.clone(),
+            at: 1,
+            now: 1,
+            tolerance: TTL,
+            ttl: TTL,
+            exclusive: true,
+        },
+        Request::LeaveQueue { resource: lock.clone(), ticket: reader },
+        Request::Reserve { resource, owner: owner.clone(), successor: Owner::reserve("w", 5, 6), ttl: TTL },
+        Request::Complete {
+            resource: claim.clone(),
+            owner: owner.clone(),
+            record: DoneRecord { token, ..DoneRecord::default() },
+            retention: keep,
+        },
+        Request::Count { resource: claim.clone(), owner, attempts: 1, payload: None, withdraw: false, keep },
+        Request::ResetAttempts { resource: claim, keep },
+        Request::Seal { ledger: Arc::clone(&ledger), term: token, after: None },
+        Request::Write { ledger: Arc::clone(&ledger), term: token, key: "k".into(), seen: None, record },
+        Request::Prune { ledger: Arc::clone(&ledger), term: token, below: 1, after: None },
+        Request::Read { ledger: Arc::clone(&ledger), after: None, key: None },
+        Request::Keep { ledger, life: keep },
+        Request::Mark { expect: None, marker: "marker".into() },
+    ]);
+    requests
+}
+
+/// The server identifies a script by its number. If its table lacks a script or has another order, the other tests here would
+/// meet protocol errors in place of the hostility that they name.
+#[tokio::test]
+async fn the_server_has_a_valid_reply_to_every_script() {
+    let server = HostileServer::start(Hostility::Liar).unwrap();
+    let node = RedisNode::parse(&server.url(PASSWORD)).unwrap();
+    let (mut session, _hello) = soon(node.open(PushSender::channel().0)).await.unwrap();
+    let not_after = NodeTime::from_micros(u64::MAX >> 12);
+    let mut ask = async |requests: Vec<Request>| {
+        let batch = Batch { requests: requests.clone(), not_after, stamp: "marker".into() };
+        let replies =
+            soon(session.send(batch)).await.unwrap_or_else(|error| panic!("{requests:?}: {error}")).replies;
+        assert_eq!(replies.len(), requests.len());
+        for (request, reply) in requests.iter().zip(&replies) {
+            assert!(request.is_answered_by(reply), "{request:?}: {reply:?}");
+        }
+    };
+    let requests = one_of_each();
+    for request in &requests {
+        ask(vec![request.clone()]).await;
+    }
+    // The requests that share a script: of locks, then of claims.
+    ask(requests[..4].to_vec()).await;
+    ask(requests[6..10].to_vec()).await;
+    assert_eq!(
+        server.scripts_not_served(),
+        [0; 0],
+        "each script has an entry in the server's table and a request here"
+    );
+}
+
 /// The limit of the guarantee: a majority that includes the liar proves nothing. Two workers both hold the
 /// lock if each reaches the liar and another half of the honest nodes. Redlock trusts the answers of nodes.
 #[tokio::test]
@@ -337,11 +439,11 @@ impl Node for Switched {
         self.node.name()
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(SwitchedSession, Hello), Cause> {
+    async fn open(&self, push_sender: PushSender) -> Result<(SwitchedSession, Hello), Cause> {
         if !self.on.load(Ordering::Acquire) {
             return Err(Cause::Unreachable("switched off".into()));
         }
-        let (session, hello) = self.node.open(nudge).await?;
+        let (session, hello) = self.node.open(push_sender).await?;
         Ok((SwitchedSession(session, Arc::clone(&self.on)), hello))
     }
 }

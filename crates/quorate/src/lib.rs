@@ -49,7 +49,7 @@
 //!
 //! # Modules, each using only those above it
 //!
-//! * [`mod@env`]: clocks, timers, tasks and randomness
+//! * [`mod@env`]: points in time
 //! * [`node`]: one server: the memory node and the file node; `quorate-redis` has Redis servers
 //! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, tallies, one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
@@ -57,8 +57,7 @@
 //! * `ledger`: records on a majority, for the scheduler
 //! * [`election`]: campaigns, terms, observers
 //! * [`claim`]: claims of messages (feature `claims`)
-//! * [`schedule`]: jobs, ticks, misfires, the scheduler (feature `scheduler`)
-//! * [`admin`]: replacement of the node set, forced release; it uses [`quorum`] and the modules above that
+//! * [`scheduler`]: jobs, ticks, misfires, the scheduler (feature `scheduler`)
 //!
 //! The names that a first program needs are at the root.
 
@@ -67,6 +66,7 @@
     allow(dead_code, unused_imports, reason = "some items are used by the optional modules only")
 )]
 
+#[doc(hidden)]
 pub mod admin;
 mod backoff;
 #[cfg(feature = "claims")]
@@ -88,6 +88,7 @@ pub mod quorum;
 mod sabotage;
 #[cfg(feature = "scheduler")]
 pub mod scheduler;
+mod setting_error;
 mod trust;
 mod vote;
 

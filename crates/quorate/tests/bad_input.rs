@@ -4,9 +4,10 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
+    SettingError,
     claim::{Claims, Fingerprint, MessageId},
     election::Election,
-    node::{MemoryNode, NameError, Resource},
+    node::{MemoryNode, Resource},
     quorum::{Quorum, QuorumConfig},
 };
 use std::time::Duration;
@@ -36,9 +37,9 @@ async fn an_impossible_ttl_is_refused_everywhere() {
         says(quorum.lock("x").ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
         says(quorum.locks(["x", "y"]).ttl(ttl).acquire_all().await.expect_err("no such lease"), &parts);
         says(quorum.locks(["x", "y"]).ttl(ttl).try_acquire_each().await.expect_err("no such lease"), &parts);
-        says(quorum.slots("x", 2).ttl(ttl).acquire().await.expect_err("no such lease"), &parts);
+        says(quorum.slots("x", 2).ttl(ttl).acquire_any().await.expect_err("no such lease"), &parts);
         says(Claims::new(&quorum, "s").ttl(ttl).claim("1").await.expect_err("no such claim"), &parts);
-        let led = Election::new(&quorum, "g").ttl(ttl).run(|_| async { Ok::<(), NameError>(()) });
+        let led = Election::new(&quorum, "g").ttl(ttl).run(|_| async { Ok::<(), SettingError>(()) });
         says(led.until(std::future::pending::<()>()).await.expect_err("no such term"), &parts);
     }
     let grace = quorum.lock("x").step_down_grace(9 * SECOND).acquire().await.expect_err("no time to extend");
@@ -66,7 +67,7 @@ async fn impossible_claims_are_refused_before_any_request() {
         says(claims.validate().expect_err("no such claims"), &parts);
         says(claims.claim("1").await.expect_err("no such claim"), &parts);
         says(claims.claim_many(["1", "2"]).await.expect_err("no such claims"), &parts);
-        let once = claims.once("1", SECOND, |_| async { Ok::<(), NameError>(()) }).await;
+        let once = claims.process_or_wait("1", SECOND, |_| async { Ok::<(), SettingError>(()) }).await;
         says(once.expect_err("no such claim"), &parts);
     }
     claims().validate().expect("these can");
@@ -76,11 +77,11 @@ async fn impossible_claims_are_refused_before_any_request() {
         says(claims().claim_many(["fine", id]).await.expect_err("no such id"), &parts);
         says(claims().inspect(id).await.expect_err("no such id"), &parts);
         says(claims().reset(id).await.expect_err("no such id"), &parts);
-        let once = claims().once(id, SECOND, |_| async { Ok::<(), NameError>(()) }).await;
+        let once = claims().process_or_wait(id, SECOND, |_| async { Ok::<(), SettingError>(()) }).await;
         says(once.expect_err("no such id"), &parts);
     }
     let no_text = MessageId::from_utf8(b"order-\xff\xfe").expect_err("no text");
-    says(no_text, &["the message id \"order-", "is not UTF-8", "choose another name"]);
+    says(no_text, &["the message id is \"order-", "is not UTF-8", "choose another name"]);
     assert_eq!(MessageId::from_utf8("größe".as_bytes()).expect("text").id(), "größe");
     says(
         Fingerprint::from_bytes(&[0; 33]).expect_err("too long"),
@@ -106,19 +107,19 @@ async fn an_invalid_name_is_refused_everywhere() {
         let parts = [why, "choose another name"];
         says(quorum.lock(name).try_acquire().await.expect_err("no such name"), &parts);
         says(quorum.locks(["fine", name]).acquire_all().await.expect_err("no such name"), &parts);
-        says(quorum.slots(name, 2).acquire().await.expect_err("no such name"), &parts);
+        says(quorum.slots(name, 2).acquire_any().await.expect_err("no such name"), &parts);
         says(Claims::new(&quorum, "s").claim(name).await.expect_err("no such name"), &parts);
         says(Claims::new(&quorum, name).claim("1").await.expect_err("no such name"), &parts);
         says(Election::new(&quorum, name).observe().expect_err("no such name"), &parts);
-        let led = Election::new(&quorum, name).run(|_| async { Ok::<(), NameError>(()) });
+        let led = Election::new(&quorum, name).run(|_| async { Ok::<(), SettingError>(()) });
         says(led.until(std::future::pending::<()>()).await.expect_err("no such name"), &parts);
         assert!(Resource::lock(name).is_err() && Resource::election(name).is_err());
     }
-    for word in ["election", "claim/s/1", "ledger/g", "node", "wish/x"] {
+    for word in ["election", "claim/s/1", "ledger/g", "node", "resign/x"] {
         says(Resource::lock(word).expect_err("ours"), &["keeps for itself", "choose another name"]);
     }
     assert!(Resource::lock(&long[1..]).is_ok() && Resource::lock("nodes and ünïcödé").is_ok());
-    let slots = quorum.slots(&long[1..], 2).acquire().await.expect_err("too long with its number");
+    let slots = quorum.slots(&long[1..], 2).acquire_any().await.expect_err("too long with its number");
     says(slots, &["is longer than 512 bytes"]);
     quorum.close().await;
 }

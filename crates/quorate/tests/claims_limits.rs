@@ -8,13 +8,13 @@ mod common;
 use common::{SECOND, nodes, quorum};
 use quorate::{
     claim::{
-        AbandonError, Claim, ClaimError, ClaimOutcome, ClaimState, Claims, DeadLettered, Fingerprint,
-        MessageId, ProcessError, Processed, ResetError, abandon_many, complete_many,
+        Claim, ClaimError, ClaimOutcome, ClaimState, Claims, DeadLettered, Fingerprint, MessageId,
+        ProcessError, Processed,
     },
     env::Env,
     node::{
-        Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime, Nudge,
-        Owner, Reply, Request, Resource, Session,
+        Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime, Owner,
+        PushSender, Reply, Request, Resource, Session,
     },
     quorum::Quorum,
 };
@@ -38,9 +38,9 @@ async fn claimed<'a>(claims: &Claims, message: impl Into<MessageId<'a>>) -> Clai
     }
 }
 
-async fn poisoned(claims: &Claims, id: &str) -> DeadLettered {
+async fn dead_lettered(claims: &Claims, id: &str) -> DeadLettered {
     match claims.claim(id).await.expect("a quorum") {
-        ClaimOutcome::DeadLettered(poisoned) => poisoned,
+        ClaimOutcome::DeadLettered(dead_lettered) => dead_lettered,
         other => panic!("{other:?}"),
     }
 }
@@ -83,10 +83,10 @@ async fn attempts_are_counted_over_failing_workers_up_to_the_limit() {
     third.abandon().await.expect("a majority");
     let state = claims(&a).inspect("m").await.expect("a quorum");
     assert_eq!(state, ClaimState::Free { attempts: 3, payload: None });
-    let given_up = poisoned(&claims(&a), "m").await;
+    let given_up = dead_lettered(&claims(&a), "m").await;
     assert_eq!((given_up.attempts, &*given_up.note), (3, ""));
     assert_eq!(given_up.at, None, "no hook has it");
-    assert_eq!(poisoned(&claims(&a), "m").await, given_up, "and it stays given up");
+    assert_eq!(dead_lettered(&claims(&a), "m").await, given_up, "and it stays given up");
     let completed = claims(&a).process("m", |_| async { Ok::<(), Infallible>(()) }).await.expect("a quorum");
     assert_eq!(completed, Processed::DeadLettered(given_up.clone()));
     let state = claims(&a).inspect("m").await.expect("a quorum");
@@ -101,7 +101,7 @@ async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
     for _ in 0..3 {
         claimed(&claims(&a), "m").await.abandon().await.expect("a majority");
     }
-    assert_eq!(poisoned(&claims(&a), "m").await.at, None, "no hook has it");
+    assert_eq!(dead_lettered(&claims(&a), "m").await.at, None, "no hook has it");
     let taken = Arc::new(AtomicUsize::new(0));
     let hooked = {
         let taken = Arc::clone(&taken);
@@ -110,11 +110,11 @@ async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
             async { Ok::<_, Infallible>("a row") }
         })
     };
-    let handed = poisoned(&hooked, "m").await;
+    let handed = dead_lettered(&hooked, "m").await;
     assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
     assert_eq!(taken.load(Ordering::SeqCst), 1);
     // A worker without a hook learns that another worker has the message.
-    assert_eq!(poisoned(&claims(&a), "m").await, handed);
+    assert_eq!(dead_lettered(&claims(&a), "m").await, handed);
     assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;
 }
@@ -141,7 +141,7 @@ async fn the_dead_letter_hook_runs_under_a_claim_until_it_succeeds() {
             }
         })
     };
-    let refused = poisoned(&hooked(&a), "m").await;
+    let refused = dead_lettered(&hooked(&a), "m").await;
     assert_eq!((refused.attempts, refused.at), (3, None), "not taken yet");
     // Two workers race: one hands the message over; the other learns that another worker has it, or that
     // it is dead-lettered.
@@ -151,14 +151,14 @@ async fn the_dead_letter_hook_runs_under_a_claim_until_it_succeeds() {
         let (one, two) = tokio::join!(one.claim("m"), two.claim("m"));
         for outcome in [one, two] {
             match outcome.expect("a quorum") {
-                ClaimOutcome::DeadLettered(poisoned) if poisoned.at.is_some() => handed += 1,
+                ClaimOutcome::DeadLettered(dead_lettered) if dead_lettered.at.is_some() => handed += 1,
                 ClaimOutcome::InProgress { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
     }
     assert_eq!(runs.load(Ordering::SeqCst), 2, "once more after it failed");
-    let last = poisoned(&hooked(&b), "m").await;
+    let last = dead_lettered(&hooked(&b), "m").await;
     assert_eq!((last.attempts, &*last.note), (3, "row 1"));
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     a.close().await;
@@ -178,15 +178,15 @@ async fn a_claim_given_back_counts_no_attempt_and_a_reset_starts_at_zero() {
     for _ in 0..3 {
         claimed(&claims, "m").await.abandon().await.expect("a majority");
     }
-    poisoned(&claims, "m").await;
+    dead_lettered(&claims, "m").await;
     claims.reset("m").await.expect("every node is there");
     let fresh = claimed(&claims, "m").await;
     assert_eq!(fresh.attempt(), 1);
     let held = claims.reset("m").await.expect_err("it is held");
-    assert!(matches!(&held, ResetError::InProgress { holder } if holder.worker() == "a"), "{held}");
+    assert!(matches!(&held, ClaimError::InProgress { holder } if holder.worker() == "a"), "{held}");
     fresh.complete("ok").await.expect("a majority");
     let done = claims.reset("m").await.expect_err("it is done");
-    assert!(matches!(&done, ResetError::AlreadyDone(done) if &*done.result == "ok"), "{done}");
+    assert!(matches!(&done, ClaimError::AlreadyDone(done) if &*done.result == "ok"), "{done}");
     a.close().await;
 }
 
@@ -237,17 +237,17 @@ async fn a_late_worker_learns_the_holder_and_the_completer() {
     for claim in [&late, &also_late] {
         // As at the end of the claims' time, for a worker that is stopped.
         let resource = Resource::claim("orders", claim.id()).expect("a name");
-        let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a").owner;
+        let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a");
         assert!(b.force_release(&resource, &owner).await.is_clear());
     }
     let (held, finished) = (claimed(&claims(&b), "m").await, claimed(&claims(&b), "n").await);
     finished.complete("theirs").await.expect("a majority");
     let taken = late.abandon().await.expect_err("b holds it");
-    assert!(matches!(&taken, AbandonError::TakenOver { holder } if holder.worker() == "b"), "{taken:?}");
+    assert!(matches!(&taken, ClaimError::TakenOver { holder } if holder.worker() == "b"), "{taken:?}");
     assert!(taken.to_string().contains("held by b"), "{taken}");
     held.fencing_token().expect("still its own");
     match also_late.abandon().await {
-        Err(AbandonError::AlreadyDone(done)) => assert_eq!(&*done.result, "theirs"),
+        Err(ClaimError::AlreadyDone(done)) => assert_eq!(&*done.result, "theirs"),
         other => panic!("{other:?}"),
     }
     let state = claims(&b).inspect("m").await.expect("a quorum");
@@ -271,7 +271,7 @@ async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
                 // The first run fails, so one of the waiters runs its own.
                 if run == 0 { Err("card declined") } else { Ok(format!("receipt {run}")) }
             };
-            claims.once("key-1", 10 * SECOND, handler).await
+            claims.process_or_wait("key-1", 10 * SECOND, handler).await
         }
     });
     let answers = futures_util::future::join_all(asks).await;
@@ -280,7 +280,6 @@ async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
     let completed: Vec<_> = completed.into_iter().map(|once| once.expect("sorted out")).collect();
     assert!(completed.iter().all(|once| &*once.result == "receipt 1"), "{completed:?}");
     assert!(completed.iter().all(|once| once.at == completed[0].at), "one record: {completed:?}");
-    assert_eq!(completed.iter().filter(|once| once.first).count(), 1);
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     for quorum in quorums {
         quorum.close().await;
@@ -294,8 +293,10 @@ async fn a_wait_for_another_worker_times_out_and_names_the_holder() {
     let _held = claimed(&claims(&a), "m").await;
     let began = b.env().now();
     let wait = Duration::from_millis(250);
-    let over =
-        claims(&b).once("m", wait, |_| async { Ok::<(), Infallible>(()) }).await.expect_err("it is held");
+    let over = claims(&b)
+        .process_or_wait("m", wait, |_| async { Ok::<(), Infallible>(()) })
+        .await
+        .expect_err("it is held");
     assert!(began.until(b.env().now()) >= wait);
     match &over {
         ProcessError::StillInProgress { holder, .. } => {
@@ -324,9 +325,9 @@ async fn thousands_are_claimed_completed_and_abandoned_in_one_call() {
     }
     let rest = held.split_off(2000);
     let results: Vec<String> = held.iter().map(|claim| format!("of {}", claim.id())).collect();
-    let completed = complete_many(held.into_iter().zip(results)).await;
+    let completed = Claim::complete_many(held.into_iter().zip(results)).await;
     assert!(completed.iter().zip(&ids).all(|((id, done), asked)| **id == **asked && done.is_ok()));
-    let abandoned = abandon_many(rest).await;
+    let abandoned = Claim::abandon_many(rest).await;
     assert!(abandoned.iter().zip(&ids[2000..]).all(|((id, free), asked)| **id == **asked && free.is_ok()));
     for (number, (id, outcome)) in claims.claim_many(&ids).await.expect("names").into_iter().enumerate() {
         match outcome.expect("a quorum") {
@@ -351,8 +352,8 @@ impl Node for NotCounting {
         self.0.name()
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(NotCountingSession, Hello), Cause> {
-        let (session, hello) = self.0.open(nudge).await?;
+    async fn open(&self, push_sender: PushSender) -> Result<(NotCountingSession, Hello), Cause> {
+        let (session, hello) = self.0.open(push_sender).await?;
         Ok((NotCountingSession(session, Arc::clone(&self.1)), hello))
     }
 }
@@ -361,7 +362,7 @@ impl Session for NotCountingSession {
     fn send(&mut self, mut batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let deaf = self.1.load(Ordering::SeqCst);
         for request in batch.requests.iter_mut().filter(|_| deaf) {
-            if let Request::Count { owner, back: false, .. } = request {
+            if let Request::Count { owner, withdraw: false, .. } = request {
                 *owner = Owner::from_node("stranger:1");
             }
         }
@@ -402,7 +403,7 @@ async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
     drop(claimed(&claims(&a), "m-0").await);
-    let (mut session, hello) = nodes[0].open(Nudge::channel().0).await.expect("memory opens");
+    let (mut session, hello) = nodes[0].open(PushSender::channel().0).await.expect("memory opens");
     let stamp = hello.marker.expect("a worker has marked it");
     for number in 1..=20 {
         let id = format!("m-{number}");
@@ -423,7 +424,7 @@ async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
                 owner: owner.clone(),
                 attempts: 1,
                 payload: Some("bb".into()),
-                back: false,
+                withdraw: false,
                 keep: SECOND * 100,
             },
             Request::Release { resource, owner },

@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use quorate::{
     claim::{
         ClaimOutcome, Claims, Fingerprint,
-        stream::{Acked, BadId, Delivery, Ended, Message, Outcome},
+        stream::{Delivery, Ended, Message, Outcome},
     },
     node::MemoryNode,
     quorum::Quorum,
@@ -28,6 +28,9 @@ use std::{
 };
 use tokio::sync::Notify;
 
+/// The acknowledgement of a message, as `Ended::acked` has it.
+type Acked = Result<bool, Arc<str>>;
+
 /// A message whose acks are counted.
 #[derive(Debug)]
 struct TestMessage {
@@ -39,8 +42,8 @@ struct TestMessage {
 impl Message for TestMessage {
     type Error = &'static str;
 
-    fn id(&self) -> Result<&str, BadId> {
-        str::from_utf8(&self.id).map_err(|_| BadId::not_utf8(&self.id))
+    fn id(&self) -> Result<&str, Box<dyn std::error::Error + Send + Sync>> {
+        str::from_utf8(&self.id).map_err(|_| "the message id is not UTF-8".into())
     }
 
     fn is_gone(&self) -> bool {
@@ -172,21 +175,18 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.handled, consumed.failed, consumed.unusable), (3, 2, 4), "{consumed:?}");
     let ended = sender.ended();
-    assert_eq!(ended["good"], ("handled".to_owned(), Acked::Yes));
-    assert_eq!(ended["good too"], ("handled".to_owned(), Acked::Yes));
-    assert_eq!(ended["fails"], ("the handler failed: no stock".to_owned(), Acked::No));
-    assert_eq!(ended["panics"], ("the handler failed: it panicked: at the disco".to_owned(), Acked::No));
-    assert_eq!(ended["deaf"].1, Acked::Failed("the source does not listen".into()));
+    assert_eq!(ended["good"], ("handled".to_owned(), Ok(true)));
+    assert_eq!(ended["good too"], ("handled".to_owned(), Ok(true)));
+    assert_eq!(ended["fails"], ("the handler failed: no stock".to_owned(), Ok(false)));
+    assert_eq!(ended["panics"], ("the handler failed: it panicked: at the disco".to_owned(), Ok(false)));
+    assert_eq!(ended["deaf"].1, Err("the source does not listen".into()));
     let (why, acked) = &ended[""];
-    assert!(
-        why.contains("is empty")
-            && *acked == Acked::Failed("dead letter: the dead letter queue is full".into())
-    );
+    assert!(why.contains("is empty") && *acked == Err("dead letter: the dead letter queue is full".into()));
     for (id, says) in
         [("bad{brace}", "brace"), (&*long, "longer than 512 bytes"), ("\u{fffd}\u{fffd}", "UTF-8")]
     {
         let (why, acked) = &ended[id];
-        assert!(why.contains(says) && *acked == Acked::Yes, "{id}: {why} {acked:?}");
+        assert!(why.contains(says) && *acked == Ok(true), "{id}: {why} {acked:?}");
     }
     assert_eq!(dead.lock().expect("no panic").len(), 4);
     // A message that failed may be claimed again at once.
@@ -202,7 +202,7 @@ async fn without_a_hook_an_invalid_message_is_left_to_the_source() {
     let consumer = claims(&a).consume(stream::iter(sender.messages([""])), handled).on_end(sender.note());
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
     assert_eq!((consumed.unusable, consumed.acked, sender.acks()), (1, 0, 0));
-    assert!(matches!(&sender.ended()[""].1, Acked::Failed(why) if why.contains("on_dead")));
+    assert!(matches!(&sender.ended()[""].1, Err(why) if why.contains("on_dead")));
     a.close().await;
 }
 
@@ -279,7 +279,7 @@ async fn a_message_of_another_worker_is_retried_until_patience_ends() {
     let (consumed, ()) = tokio::join!(consumer.on_end(sender.note()).until(pending::<()>()), ends);
     let consumed = consumed.expect("sound timings");
     assert_eq!((consumed.handled, consumed.duplicates, consumed.in_progress), (2, 1, 1), "{consumed:?}");
-    assert_eq!(sender.ended()["never"], ("b handles it".to_owned(), Acked::No));
+    assert_eq!(sender.ended()["never"], ("b handles it".to_owned(), Ok(false)));
     assert_eq!(sender.acks(), 3);
     drop(never);
     a.close().await;
@@ -316,8 +316,8 @@ async fn shutdown_waits_for_handlers_within_the_grace_and_abandons_the_rest() {
     let consumed = consumed.expect("sound timings");
     assert!((SECOND / 2..SECOND).contains(&took), "{took:?}");
     assert_eq!((consumed.handled, consumed.stopped, consumed.acked), (1, 1, 1), "{consumed:?}");
-    assert_eq!(sender.ended()["willing"], ("handled".to_owned(), Acked::Yes));
-    assert_eq!(sender.ended()["stubborn"].1, Acked::No);
+    assert_eq!(sender.ended()["willing"], ("handled".to_owned(), Ok(true)));
+    assert_eq!(sender.ended()["stubborn"].1, Ok(false));
     assert!(matches!(claims(&b).claim("stubborn").await, Ok(ClaimOutcome::Claimed(_))), "abandoned");
     assert!(matches!(claims(&b).claim("unseen").await, Ok(ClaimOutcome::Claimed(_))), "never claimed");
     a.close().await;
@@ -433,7 +433,7 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
     for _ in 0..2 {
         let source = stream::iter(sender.messages(["m-1"]));
         let left = claims.consume(source, fails).until(pending::<()>()).await.expect("timings");
-        assert_eq!((left.poisoned, left.acked), (1, 0), "there is no hook");
+        assert_eq!((left.dead_lettered, left.acked), (1, 0), "there is no hook");
     }
     let buried = Arc::new(AtomicUsize::new(0));
     let grave = Arc::clone(&buried);
@@ -447,7 +447,7 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
         .until(pending::<()>())
         .await
         .expect("timings");
-    assert_eq!((hooked.poisoned, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
+    assert_eq!((hooked.dead_lettered, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
     // Another worker has it now, so a worker without a hook may ack its copy.
     let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
@@ -472,7 +472,7 @@ async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
     };
     let (consumed, ()) = tokio::join!(consumer, cut);
     assert_eq!(consumed.expect("sound timings").lost, 1);
-    assert_eq!((sender.acks(), &sender.ended()["m-1"].1), (0, &Acked::No));
+    assert_eq!((sender.acks(), &sender.ended()["m-1"].1), (0, &Ok(false)));
     assert_eq!(Outcome::Lost.to_string(), sender.ended()["m-1"].0);
     a.close().await;
 }
@@ -505,14 +505,14 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
     };
     for (quorum, id) in [(&a, "one"), (&b, "two")] {
         let consumed = consumer(quorum, ["bad", id]).await.expect("sound timings");
-        assert_eq!((consumed.failed, consumed.handled, consumed.poisoned), (1, 1, 0), "{consumed:?}");
+        assert_eq!((consumed.failed, consumed.handled, consumed.dead_lettered), (1, 1, 0), "{consumed:?}");
     }
     let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
-    assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
-    assert_eq!(sender.ended()["bad"], ("given up after 2 attempts".to_owned(), Acked::Yes));
+    assert_eq!((consumed.dead_lettered, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
+    assert_eq!(sender.ended()["bad"], ("given up after 2 attempts".to_owned(), Ok(true)));
     // A worker that receives it again knows that, and hands over nothing.
     let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
-    assert_eq!((consumed.poisoned, consumed.acked), (1, 2), "{consumed:?}");
+    assert_eq!((consumed.dead_lettered, consumed.acked), (1, 2), "{consumed:?}");
     assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);
     a.close().await;
     b.close().await;
@@ -540,8 +540,8 @@ async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
         }
     });
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
-    assert_eq!((consumed.poisoned, consumed.handled, consumed.acked), (1, 1, 1), "{consumed:?}");
-    assert!(matches!(&sender.ended()["bad"].1, Acked::Failed(why) if why.contains("hook failed")));
+    assert_eq!((consumed.dead_lettered, consumed.handled, consumed.acked), (1, 1, 1), "{consumed:?}");
+    assert!(matches!(&sender.ended()["bad"].1, Err(why) if why.contains("hook failed")));
     assert_eq!(left.load(Ordering::Relaxed), before + 1);
     a.close().await;
 }
@@ -552,7 +552,7 @@ struct Sealed(&'static str, &'static str);
 impl Message for Sealed {
     type Error = &'static str;
 
-    fn id(&self) -> Result<&str, BadId> {
+    fn id(&self) -> Result<&str, Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.0)
     }
 

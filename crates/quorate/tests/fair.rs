@@ -10,7 +10,7 @@ use quorate::{
     env::Env,
     lease::{Lease, ReadLease, TryAcquire},
     node::{
-        Batch, Cause, Hello, MemoryNode, MemorySession, Node, NodeTime, Nudge, Owner, Reply, Request,
+        Batch, Cause, Hello, MemoryNode, MemorySession, Node, NodeTime, Owner, PushSender, Reply, Request,
         Resource, Session,
     },
     quorum::Quorum,
@@ -37,7 +37,7 @@ impl Node for Unreachable {
         &self.0
     }
 
-    async fn open(&self, _: Nudge) -> Result<(MemorySession, Hello), Cause> {
+    async fn open(&self, _: PushSender) -> Result<(MemorySession, Hello), Cause> {
         Err(Cause::Unreachable("it is down".into()))
     }
 }
@@ -86,7 +86,7 @@ async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
             now,
             tolerance: SECOND,
             ttl: 10 * MS,
-            alone: true,
+            exclusive: true,
         };
         let leave = Request::LeaveQueue { resource: resource.clone(), ticket };
         match ask(node, vec![request, leave]).await.remove(0) {
@@ -98,7 +98,7 @@ async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
 }
 
 async fn ask(node: &MemoryNode, requests: Vec<Request>) -> Vec<Reply> {
-    let (mut session, hello) = node.open(Nudge::channel().0).await.expect("a memory node");
+    let (mut session, hello) = node.open(PushSender::channel().0).await.expect("a memory node");
     let stamp = hello.marker.unwrap_or_else(|| "".into());
     let batch = Batch { requests, not_after: NodeTime::from_micros(u64::MAX), stamp };
     session.send(batch).await.expect("a memory node").replies
@@ -202,7 +202,7 @@ async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
             now,
             tolerance: SECOND,
             ttl,
-            alone: true,
+            exclusive: true,
         };
         assert_eq!(ask(node, vec![place]).await, [Reply::Queued { ahead: 0 }]);
     }
@@ -304,7 +304,7 @@ async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
             // come.
             let (mut last, mut times): (Option<ReadLease>, u32) = (None, 0);
             while !stop.is_cancelled() {
-                match reader.rw_lock("x").read().try_acquire().await.expect("a quorum") {
+                match reader.read_lock("x").try_acquire().await.expect("a quorum") {
                     TryAcquire::Acquired(lease) => drop(last.replace(lease)),
                     TryAcquire::Contended { .. } => drop(last.take()),
                 }
@@ -319,9 +319,9 @@ async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
     while !try_lock(&writer).await.is_err_and(read) {
         assert!(writer.env().now() < give_up, "no reader holds the lock");
     }
-    let plain = writer.rw_lock("x").write().wait(500 * MS).acquire().await.expect_err("it is never free");
+    let plain = writer.lock("x").wait(500 * MS).acquire().await.expect_err("it is never free");
     assert!(plain.is_contended(), "{plain}");
-    let fair = writer.rw_lock("x").write().fair(100 * MS).wait(15 * SECOND);
+    let fair = writer.lock("x").fair(100 * MS).wait(15 * SECOND);
     for _ in 0..3 {
         fair.acquire().await.expect("its turn comes").release().await.expect("all nodes answer");
     }
@@ -342,7 +342,7 @@ async fn waiting_readers_acquire_together() {
         .map(|quorum| {
             let both_in = Arc::clone(&both_in);
             tokio::spawn(async move {
-                let lock = quorum.rw_lock("x").read().fair(Duration::ZERO).wait(10 * SECOND);
+                let lock = quorum.read_lock("x").fair(Duration::ZERO).wait(10 * SECOND);
                 let lease = lock.acquire().await.expect("its turn comes");
                 both_in.wait().await;
                 lease.release().await.expect("all nodes answer");

@@ -60,7 +60,7 @@ async fn a_setting_applies_in_whatever_order_it_is_given() {
     let options = LeaseOptions::new().max_hold(60 * SECOND);
     let lock = quorum.lock("x").ttl(5 * SECOND).options(options);
     assert_eq!(lock.acquire().await.expect("free").ttl(), 5 * SECOND, "options leave the rest as it was");
-    let long = quorum.rw_lock("y").read().max_hold(SECOND / 100).acquire().await.expect_err("too short");
+    let long = quorum.read_lock("y").max_hold(SECOND / 100).acquire().await.expect_err("too short");
     assert!(long.to_string().contains("max_hold is 10ms"), "{long}");
     quorum.close().await;
 }

@@ -6,9 +6,9 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    election::{Election, ElectionEvent, ElectionEvents, ResignError, Term},
+    election::{Election, ElectionEvent, ResignError, Term},
     env::ScopedTask,
-    lease::{Heartbeat, StepDownCause, TransferError, TryAcquire},
+    lease::{Events, Heartbeat, LeaseError, StepDownCause, TryAcquire},
     node::{FencingToken, Resource},
     quorum::Quorum,
 };
@@ -37,7 +37,7 @@ async fn a_transferred_lease_goes_to_its_successor_before_longer_waiters() {
             let c = c.clone();
             c.env().clone().spawn_scoped(async move { c.lock("x").acquire().await })
         };
-        let heir = {
+        let successor = {
             let b = b.clone();
             b.env().clone().spawn_scoped(async move { b.lock("x").acquire().await })
         };
@@ -45,7 +45,7 @@ async fn a_transferred_lease_goes_to_its_successor_before_longer_waiters() {
         let (lost, token) = (lease.lost_token().clone(), lease.token());
         let lasts = lease.transfer_to("b").await.expect("a majority keeps it");
         assert!(lost.is_cancelled() && lasts <= SECOND);
-        let theirs = heir.await.expect("no panic").expect("kept for it");
+        let theirs = successor.await.expect("no panic").expect("kept for it");
         assert!(theirs.token() > token, "a larger token");
         assert!(theirs.is_valid());
         last = theirs.token();
@@ -67,19 +67,19 @@ async fn an_unused_reservation_expires_and_the_lock_is_free() {
     assert!(contended(&c, "x").await, "reserved for the successor");
     assert!(contended(&a, "x").await, "also from the holder that transferred it");
     let seen = c.inspect(&Resource::lock("x").expect("a name")).await.expect("a majority");
-    assert_eq!(seen.holder.expect("kept").owner.reserved_for(), Some("absent"));
+    assert_eq!(seen.holder.expect("kept").reserved_for(), Some("absent"));
     let _late = c.lock("x").wait(10 * SECOND).acquire().await.expect("free after a second");
     assert!(began.until(c.env().now()) < 3 * SECOND, "the rest of 10 s is not waited for");
 
     let wild = a.lock("y").acquire().await.expect("free").transfer_to("new\nline").await;
     assert!(
-        matches!(&wild, Err(TransferError::Heir(error)) if error.to_string().contains("control")),
+        matches!(&wild, Err(LeaseError::Successor(error)) if error.to_string().contains("control")),
         "{wild:?}"
     );
     let _free = c.lock("y").wait(5 * SECOND).acquire().await.expect("released all the same");
     let brief = a.lock("z").ttl(SECOND / 2).auto_extend(false).acquire().await.expect("free");
     brief.lost_token().cancelled().await;
-    assert!(matches!(brief.transfer_to("c").await, Err(TransferError::Lost(_))));
+    assert!(matches!(brief.transfer_to("c").await, Err(LeaseError::Lost(_))));
     a.close().await;
     c.close().await;
 }
@@ -87,7 +87,7 @@ async fn an_unused_reservation_expires_and_the_lock_is_free() {
 /// A candidate that leads until it is asked to stop, and its events.
 struct Runs {
     election: Election,
-    events: ElectionEvents,
+    events: Events<ElectionEvent>,
     stop: CancellationToken,
     campaign: ScopedTask<()>,
 }
@@ -170,7 +170,7 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     let other = observer.ask_to_resign(Some(FencingToken::new(7)), SECOND).await.expect_err("not its term");
     assert!(matches!(other, ResignError::OtherTerm { .. }), "{other}");
     let done = observer.ask_to_resign(Some(first), 10 * SECOND).await.expect("it obeys");
-    assert_eq!((&*done.who.worker, done.who.term), ("a", Some(first)));
+    assert_eq!((&*done.0.worker, done.0.term), ("a", Some(first)));
     let second = b.elected().await;
     let (before, _) = a.until(|event| *event == ElectionEvent::Resigned(first)).await;
     assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first)]);
@@ -179,13 +179,13 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     assert!(b.election.term().is_some_and(|term| term.token() == second && term.is_valid()));
     // The next request goes to the present leader: an old request does not block it.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
-    assert_eq!(&*again.who.worker, "b");
+    assert_eq!(&*again.0.worker, "b");
     a.elected().await;
     for one in [a, b] {
         one.end().await;
     }
     let none = observer.ask_to_resign(None, SECOND).await.expect_err("no candidate runs");
-    assert!(matches!(none, ResignError::NobodyLeads { .. }), "{none}");
+    assert!(matches!(none, ResignError::NoLeader { .. }), "{none}");
     outside.close().await;
 }
 
@@ -197,7 +197,7 @@ async fn a_leader_that_allows_no_remote_resign_stays_leader() {
     let outside = quorum("operator", &nodes);
     let mut observer = Election::new(&outside, "g").observe().expect("a name");
     let deaf = observer.ask_to_resign(None, SECOND).await.expect_err("it does not obey");
-    assert!(matches!(&deaf, ResignError::NotObeyed { leader, .. } if leader.term == Some(first)), "{deaf}");
+    assert!(matches!(&deaf, ResignError::LeadsOn { leader, .. } if leader.term == Some(first)), "{deaf}");
     assert!(a.election.is_leader());
     a.end().await;
     outside.close().await;

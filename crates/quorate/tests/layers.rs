@@ -13,11 +13,12 @@ use std::{
 };
 
 /// The modules, from the bottom to the top: each may use those before it.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "env",
     "plain",
     "backoff",
     "panic",
+    "setting_error",
     "node",
     "sabotage",
     "config",
@@ -38,8 +39,7 @@ const FACADES: [&str; 2] = ["lib", "internals"];
 /// Modules whose file circles are not checked yet: `schedule` is being rewritten.
 const CIRCLES_NOT_CHECKED: [&str; 0] = [];
 /// Arrows between files that are part of a circle and may stay: from, to, reason.
-const CIRCLES_ALLOWED: [(&str, &str, &str); 5] = [
-    ("claim::error", "claim::abandon", "the error texts share a function with the code that abandons"),
+const CIRCLES_ALLOWED: [(&str, &str, &str); 4] = [
     (
         "claim::claims",
         "claim::dead_letter",

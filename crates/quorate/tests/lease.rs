@@ -33,7 +33,7 @@ async fn the_loser_learns_the_holder_and_a_release_gives_it_a_larger_token() {
     }
     let resource = Resource::lock("x").expect("a name");
     let seen = b.inspect(&resource).await.expect("a majority");
-    assert_eq!(seen.holder.expect("held").owner, *first.owner());
+    assert_eq!(seen.holder.expect("held"), *first.owner());
     assert_eq!(seen.token, Some(first.token()));
 
     let token = first.fencing_token().expect("held");
@@ -118,7 +118,7 @@ async fn a_timed_out_wait_names_the_contention_and_bad_input_names_the_fix() {
     let late = b.lock("x").wait(SECOND / 5).acquire().await.expect_err("held");
     assert!(late.is_contended() && late.to_string().contains("held by a"), "{late}");
     let name = b.lock("election/x").try_acquire().await.expect_err("reserved");
-    assert!(matches!(name, AcquireError::Name(_)), "{name}");
+    assert!(matches!(name, AcquireError::Setting(_)), "{name}");
     let long = b.lock("x").ttl(60 * SECOND).try_acquire().await.expect_err("above max_ttl");
     assert!(long.to_string().contains("max_ttl"), "{long}");
     a.close().await;

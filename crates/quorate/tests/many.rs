@@ -23,7 +23,7 @@ use std::{
 async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
     let resource = Resource::lock(name).expect("a name");
     let seen = quorum.inspect(&resource).await.expect("a majority");
-    seen.holder.map(|holder| holder.owner.worker().to_owned())
+    seen.holder.map(|holder| holder.worker().to_owned())
 }
 
 /// Waits until `name` has no holder, for five seconds at most.
@@ -166,25 +166,25 @@ async fn k_slots_have_k_holders_each_with_a_number_and_a_token() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut held = Vec::new();
     for quorum in [&a, &b, &a] {
-        held.push(quorum.slots("pool", 3).acquire().await.expect("free"));
+        held.push(quorum.slots("pool", 3).acquire_any().await.expect("free"));
     }
-    let numbers: BTreeSet<usize> = held.iter().map(quorate::lease::Slot::number).collect();
+    let numbers: BTreeSet<usize> = held.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
-    for slot in &held {
-        assert_eq!(slot.lease().resource().key(), format!("pool/slot-{}", slot.number()));
+    for (number, lease) in &held {
+        assert_eq!(lease.resource().key(), format!("pool/slot-{number}"));
     }
-    assert!(b.slots("pool", 3).try_acquire().await.expect("a quorum").is_contended(), "full");
-    let late = b.slots("pool", 3).wait(SECOND / 5).acquire().await.expect_err("full");
+    assert!(b.slots("pool", 3).try_acquire_any().await.expect("a quorum").is_contended(), "full");
+    let late = b.slots("pool", 3).wait(SECOND / 5).acquire_any().await.expect_err("full");
     assert!(late.is_contended() && late.to_string().contains("pool/slot-"), "{late}");
-    let freed = held.remove(1);
-    let (number, token) = (freed.number(), freed.lease().token());
+    let (number, freed) = held.remove(1);
+    let token = freed.token();
     drop(freed);
-    let again = b.slots("pool", 3).wait(5 * SECOND).acquire().await.expect("one is free");
-    assert_eq!(again.number(), number);
-    assert!(again.lease().token() > token, "a slot's tokens grow");
-    let none = b.slots("pool", 0).acquire().await.expect_err("no slot at all");
+    let (again, lease) = b.slots("pool", 3).wait(5 * SECOND).acquire_any().await.expect("one is free");
+    assert_eq!(again, number);
+    assert!(lease.token() > token, "a slot's tokens grow");
+    let none = b.slots("pool", 0).acquire_any().await.expect_err("no slot at all");
     assert!(none.to_string().contains("slots is 0"), "{none}");
-    let many = b.slots("pool", 5000).acquire().await.expect_err("too many");
+    let many = b.slots("pool", 5000).acquire_any().await.expect_err("too many");
     assert!(many.to_string().contains("give it 1 to 1024"), "{many}");
     a.close().await;
     b.close().await;

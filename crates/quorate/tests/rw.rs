@@ -7,7 +7,7 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    lease::{DowngradeError, Lease, LeaseEvent, ReadLease, TryAcquire},
+    lease::{Lease, LeaseError, LeaseEvent, ReadLease, TryAcquire},
     node::{Owner, Resource},
     quorum::Quorum,
 };
@@ -16,14 +16,14 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 
 async fn reads(quorum: &Quorum, ttl: Duration) -> ReadLease {
-    match quorum.rw_lock("x").read().ttl(ttl).try_acquire().await.expect("a quorum") {
+    match quorum.read_lock("x").ttl(ttl).try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(lease) => lease,
         TryAcquire::Contended { holder, .. } => panic!("held by {holder:?}"),
     }
 }
 
 async fn writes(quorum: &Quorum) -> Lease {
-    match quorum.rw_lock("x").write().try_acquire().await.expect("a quorum") {
+    match quorum.lock("x").try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(lease) => lease,
         TryAcquire::Contended { holder, .. } => panic!("held by {holder:?}"),
     }
@@ -41,7 +41,7 @@ async fn in_the_way_of_a_writer(quorum: &Quorum) -> String {
 }
 
 async fn in_the_way_of_a_reader(quorum: &Quorum) -> String {
-    match quorum.rw_lock("x").read().try_acquire().await.expect("a quorum") {
+    match quorum.read_lock("x").try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(_) => panic!("a reader beside a writer"),
         TryAcquire::Contended { holder, .. } => holder.expect("a majority names it").worker().to_owned(),
     }
@@ -58,7 +58,7 @@ async fn many_read_or_one_writes() {
     one.release().await.expect("all nodes answer");
     assert_eq!(in_the_way_of_a_writer(&c).await, Owner::READERS, "one still reads");
     drop(two);
-    let writer = c.rw_lock("x").write().wait(SECOND).acquire().await.expect("free at once");
+    let writer = c.lock("x").wait(SECOND).acquire().await.expect("free at once");
     let first = writer.fencing_token().expect("held");
     assert_eq!(in_the_way_of_a_reader(&a).await, "c");
     assert_eq!(in_the_way_of_a_writer(&a).await, "c");
@@ -89,8 +89,8 @@ async fn readers_are_renewed_until_released_and_expire_without_renewal() {
     assert_eq!(events.next().await, Some(LeaseEvent::StepDown));
     // A lease that is not extended.
     let began = b.env().now();
-    let mortal = a.rw_lock("x").read().ttl(SECOND).auto_extend(false).acquire().await.expect("free");
-    let writer = b.rw_lock("x").write().wait(5 * SECOND).acquire().await.expect("its time is over");
+    let mortal = a.read_lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");
+    let writer = b.lock("x").wait(5 * SECOND).acquire().await.expect("its time is over");
     assert!(!mortal.is_valid() && mortal.ensure_held().is_err(), "over before anybody writes");
     let waited = began.until(b.env().now());
     assert!(waited >= 850 * MS, "not before its validity of 888 ms is over: {waited:?}");
@@ -117,7 +117,7 @@ async fn a_downgraded_writer_reads_on_with_no_writer_in_between() {
     assert!(!waiting.is_finished(), "two read");
     let resource = Resource::lock("x").expect("a name");
     let seen = c.inspect(&resource).await.expect("a majority");
-    assert_eq!(seen.holder.expect("held").owner.as_str(), Owner::READERS);
+    assert_eq!(seen.holder.expect("held").as_str(), Owner::READERS);
     other.release().await.expect("all nodes answer");
     reader.ensure_held().expect("held");
     assert!(!waiting.is_finished(), "one reads");
@@ -136,7 +136,7 @@ async fn a_failed_downgrade_leaves_nothing_behind() {
     let over = a.lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");
     over.lost_token().cancelled().await;
     let error = over.downgrade().await.expect_err("it has ended");
-    assert!(matches!(error, DowngradeError::Lost(_)), "{error}");
+    assert!(matches!(error, LeaseError::Lost(_)), "{error}");
     // The downgrade is dropped on the way: neither a writer nor a reader is left.
     for polls in 0..3 {
         let writer = b.lock("x").wait(3 * SECOND).acquire().await.expect("free");
@@ -159,7 +159,7 @@ async fn an_acquisition_dropped_half_way_leaves_nothing_behind() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     a.met(5 * SECOND).await;
     for polls in 0..6 {
-        let lock = a.rw_lock("x").read();
+        let lock = a.read_lock("x");
         let mut attempt = Box::pin(lock.acquire());
         for _ in 0..polls {
             if futures_util::poll!(&mut attempt).is_ready() {
@@ -182,9 +182,9 @@ async fn an_acquisition_dropped_half_way_leaves_nothing_behind() {
 async fn bad_input_names_the_field() {
     let nodes = nodes();
     let a = quorum("a", &nodes);
-    let long = a.rw_lock("x").read().ttl(60 * SECOND).try_acquire().await.expect_err("above max_ttl");
+    let long = a.read_lock("x").ttl(60 * SECOND).try_acquire().await.expect_err("above max_ttl");
     assert!(long.to_string().contains("ttl is 60s"), "{long}");
-    let named = a.rw_lock("x{y").read().try_acquire().await.expect_err("a brace");
+    let named = a.read_lock("x{y").try_acquire().await.expect_err("a brace");
     assert!(named.to_string().contains("brace"), "{named}");
     a.close().await;
 }

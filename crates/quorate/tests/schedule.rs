@@ -8,7 +8,7 @@ use common::{SECOND, nodes, quorum};
 use quorate::{
     env::Env,
     lease::Heartbeat,
-    node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Request, Session},
+    node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Request, Session},
     quorum::Quorum,
     scheduler::{Delivery, Job, Jobs, Misfire, Placement, Retry, RunContext, RunOutcome, Scheduler, every},
 };
@@ -190,8 +190,8 @@ impl Node for Meddling {
     fn name(&self) -> &str {
         self.node.name()
     }
-    async fn open(&self, nudge: Nudge) -> Result<(MeddlingSession, Hello), Cause> {
-        let (session, hello) = self.node.open(nudge).await?;
+    async fn open(&self, push_sender: PushSender) -> Result<(MeddlingSession, Hello), Cause> {
+        let (session, hello) = self.node.open(push_sender).await?;
         Ok((MeddlingSession { session, by: self.clone() }, hello))
     }
 }

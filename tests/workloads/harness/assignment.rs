@@ -1,6 +1,6 @@
 use crate::work::Work;
 use quorate::{
-    node::{Cause, Hello, Nudge},
+    node::{Cause, Hello, PushSender},
     quorum::Quorum,
 };
 use quorate_redis::{RedisNode, RedisSession};
@@ -101,8 +101,8 @@ impl quorate::node::Node for RoutedNode {
         &self.name
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(RedisSession, Hello), Cause> {
-        self.node.open(nudge).await
+    async fn open(&self, push_sender: PushSender) -> Result<(RedisSession, Hello), Cause> {
+        self.node.open(push_sender).await
     }
 }
 

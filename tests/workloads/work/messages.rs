@@ -143,9 +143,9 @@ impl Task {
         }
         let began = env.now();
         match claim.complete("").await {
-            Ok(completed) => {
+            Ok(nodes) => {
                 let took = env.now().since(began).as_micros().try_into().unwrap_or(u64::MAX);
-                journal.write(Event::MessageDone { message, token, nodes: completed.nodes, took });
+                journal.write(Event::MessageDone { message, token, nodes, took });
                 true
             }
             // Not recorded: the next worker that claims it learns whether it is done.

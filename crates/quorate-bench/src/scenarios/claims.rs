@@ -8,7 +8,7 @@ use crate::{
     rivals::{Kind, Rival, quorum, quorum_of_one, spawn},
     servers::Servers,
 };
-use quorate::claim::{Claim, ClaimOutcome, Claims, complete_many};
+use quorate::claim::{Claim, ClaimOutcome, Claims};
 use std::{sync::Arc, time::Duration};
 
 /// The number of ids that the rival has in flight: as many as [`Claims::claim_many`] sends together.
@@ -164,7 +164,7 @@ async fn batches(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
                 Err(_) => again.push(id.to_string()),
             }
         }
-        for (id, completed) in complete_many(held).await {
+        for (id, completed) in Claim::complete_many(held).await {
             completed.map_err(|error| format!("{id}: {error}"))?;
         }
         open = again;

@@ -234,12 +234,15 @@ fn errors_name_line_key_value_and_fix() {
             &[":1: the key `url` is missing; give the node's address"],
         ),
         // Names.
-        (format!("{NODES}group = \"a{{b}}\""), &[":2: the group \"a{b}\" holds a brace"]),
-        (format!("{NODES}group = \"\""), &[":2: the group \"\" is empty; choose another name"]),
-        (format!("{NODES}group = \"a\\nb\""), &[":2: the group \"a\\nb\" holds a control character"]),
+        (format!("{NODES}group = \"a{{b}}\""), &[":2: the group is \"a{b}\", which holds a brace"]),
+        (format!("{NODES}group = \"\""), &[":2: the group is \"\", which is empty; choose another name"]),
+        (
+            format!("{NODES}group = \"a\\nb\""),
+            &[":2: the group is \"a\\nb\", which holds a control character"],
+        ),
         (
             format!("{NODES}group = \"{}\"", "g".repeat(513)),
-            &[":2: the group \"ggg", "is longer than 512 bytes"],
+            &[":2: the group is \"ggg", "is longer than 512 bytes"],
         ),
         (format!("{NODES}prefix = \"a{{\""), &[":2: prefix \"a{\" holds a brace"]),
         // Jobs.

@@ -8,8 +8,9 @@ use super::{
 use crate::exit::{FAILURE, Failure};
 use quorate::{
     claim::{Claim, ClaimOutcome, Claims},
-    election::{Election, ElectionEvent, ElectionEvents, Term},
+    election::{Election, ElectionEvent, Term},
     env::{BootTime, Env},
+    lease::Events,
     quorum::Quorum,
     scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
 };
@@ -148,7 +149,7 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
 }
 
 /// Writes the events of the terms to the journal.
-async fn note(mut events: ElectionEvents, journal: Journal) -> io::Result<()> {
+async fn note(mut events: Events<ElectionEvent>, journal: Journal) -> io::Result<()> {
     while let Some(event) = events.next().await {
         match event {
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,

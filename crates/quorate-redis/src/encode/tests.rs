@@ -91,7 +91,7 @@ fn all_requests() -> Vec<Request> {
             },
             Request::Raise { resource: resource.clone(), owner: owner(), to: token, keep: ttl },
             Request::Extend { resource: resource.clone(), owner: owner(), ttl, token, keep: ttl },
-            Request::Reserve { resource: resource.clone(), owner: owner(), heir: owner(), ttl },
+            Request::Reserve { resource: resource.clone(), owner: owner(), successor: owner(), ttl },
             Request::Release { resource: resource.clone(), owner: owner() },
             Request::Share { resource: resource.clone(), owner: owner(), ttl, ticket: None },
             Request::ExtendShare { resource: resource.clone(), owner: owner(), ttl },
@@ -104,7 +104,7 @@ fn all_requests() -> Vec<Request> {
                 now: 1,
                 tolerance: ttl,
                 ttl,
-                alone: true,
+                exclusive: true,
             },
             Request::LeaveQueue { resource: resource.clone(), ticket: owner() },
             Request::Inspect { resource: resource.clone() },
@@ -119,10 +119,10 @@ fn all_requests() -> Vec<Request> {
                 owner: owner(),
                 attempts: 1,
                 payload: None,
-                back: false,
+                withdraw: false,
                 keep: ttl,
             },
-            Request::Forgive { resource, keep: ttl },
+            Request::ResetAttempts { resource, keep: ttl },
         ]
     };
     let record = Record { at: 1, term: token, last: false, value: "v".into() };

@@ -20,14 +20,14 @@ return serve(true, true, 1, 6, function(k, a)
   elseif #places >= QUEUE_MAX then
     refuse('crowded', decimal(QUEUE_MAX))
   else
-    own = { ticket = ARGV[a], at = ARGV[a + 1], ends = decimal(ends), alone = ARGV[a + 5] == 'w' }
+    own = { ticket = ARGV[a], at = ARGV[a + 1], ends = decimal(ends), exclusive = ARGV[a + 5] == 'w' }
     places[#places + 1] = own
   end
-  call('HSET', key, own.ticket, own.at .. ':' .. own.ends .. ':' .. (own.alone and 'w' or 'r'))
+  call('HSET', key, own.ticket, own.at .. ':' .. own.ends .. ':' .. (own.exclusive and 'w' or 'r'))
   call('PEXPIREAT', key, decimal(last_end(places)))
   local ahead = 0
   for _, place in ipairs(places) do
-    if comes_first(place, own) and (place.alone or own.alone) then
+    if comes_first(place, own) and (place.exclusive or own.exclusive) then
       ahead = ahead + 1
     end
   end

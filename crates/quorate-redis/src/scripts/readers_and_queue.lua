@@ -36,7 +36,7 @@ local function live_places(key)
       refuse('wrongtype', 'the key ' .. key .. ' holds no queue')
     end
     if tonumber(ends) > ms then
-      places[#places + 1] = { ticket = fields[i], at = at, ends = ends, alone = kind == 'w' }
+      places[#places + 1] = { ticket = fields[i], at = at, ends = ends, exclusive = kind == 'w' }
     else
       call('HDEL', key, fields[i])
     end
@@ -79,7 +79,7 @@ local function blocked_by_writer(key, ticket)
   for _, place in ipairs(places) do
     if is_of(place, ticket) then
       return nil
-    elseif place.alone then
+    elseif place.exclusive then
       return queue_reply(places)
     end
   end

@@ -1,10 +1,8 @@
 use super::{StreamError, StreamSource, acks::Acks, entry::Entry};
-use quorate::claim::{
-    Fingerprint,
-    stream::{BadId, Message},
-};
+use quorate::claim::{Fingerprint, MessageId, stream::Message};
 use std::{
     collections::BTreeSet,
+    error::Error,
     fmt::{self, Write as _},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -16,7 +14,7 @@ pub type Fields = [(Vec<u8>, Vec<u8>)];
 /// again in this process.
 pub struct StreamMessage {
     entry: Entry,
-    id: Result<String, BadId>,
+    id: Result<String, Arc<str>>,
     shared: Arc<Shared>,
 }
 
@@ -60,18 +58,18 @@ impl StreamMessage {
         self.entry.fields.is_none()
     }
 
-    fn id_of(entry: &Entry, shared: &Shared) -> Result<String, BadId> {
+    fn id_of(entry: &Entry, shared: &Shared) -> Result<String, Arc<str>> {
         let Some(fields) = &entry.fields else {
-            return Err(BadId::new("the entry was deleted, or the stream trimmed, before it was handled"));
+            return Err("the entry was deleted, or the stream trimmed, before it was handled".into());
         };
         let Some(name) = &shared.id_field else {
             return Ok(format!("{}:{}", escape_id(&shared.stream), entry.id));
         };
         match fields.iter().find(|(field, _)| field == name.as_bytes()) {
-            None => Err(BadId::new(&format!("the entry has no field {name:?}, which is to hold its id"))),
-            Some((_, value)) => match str::from_utf8(value) {
-                Ok(id) => Ok(id.to_owned()),
-                Err(_) => Err(BadId::not_utf8(value)),
+            None => Err(format!("the entry has no field {name:?}, which is to hold its id").into()),
+            Some((_, value)) => match MessageId::from_utf8(value) {
+                Ok(id) => Ok(id.id().to_owned()),
+                Err(error) => Err(error.to_string().into()),
             },
         }
     }
@@ -80,8 +78,8 @@ impl StreamMessage {
 impl Message for StreamMessage {
     type Error = StreamError;
 
-    fn id(&self) -> Result<&str, BadId> {
-        self.id.as_deref().map_err(Clone::clone)
+    fn id(&self) -> Result<&str, Box<dyn Error + Send + Sync>> {
+        self.id.as_deref().map_err(|why| why.to_string().into())
     }
 
     fn fingerprint(&self) -> Option<Fingerprint> {

@@ -9,7 +9,8 @@
 use quorate::{
     env::{Env, SystemWorld, World},
     node::{
-        Batch, Cause, FencingToken, Hello, Node, NodeTime, Nudge, Owner, Reply, Request, Resource, Session,
+        Batch, Cause, FencingToken, Hello, Node, NodeTime, Owner, PushSender, Reply, Request, Resource,
+        Session,
     },
 };
 use quorate_redis::{RedisNode, RedisSession};
@@ -28,7 +29,7 @@ pub(crate) struct NodeClient {
 
 impl NodeClient {
     pub(crate) async fn bare(node: RedisNode) -> Self {
-        let (session, hello) = soon(node.open(Nudge::channel().0)).await.unwrap();
+        let (session, hello) = soon(node.open(PushSender::channel().0)).await.unwrap();
         Self::of(node, session, hello)
     }
 

@@ -1,5 +1,5 @@
 use super::{TestClient, client::*};
-use quorate::node::{DoneRecord, Node, Refusal, Reply, Request, UNFIT, engine::RESULT_MAX};
+use quorate::node::{DoneRecord, INVALID_REQUEST, Node, Refusal, Reply, Request, engine::RESULT_MAX};
 use std::time::Duration;
 
 pub(super) async fn complete_frees_the_claim_and_keeps_its_result<N: Node>(node: N) {
@@ -184,8 +184,8 @@ pub(super) async fn a_record_keeps_the_payload_and_the_count<N: Node>(node: N) {
     let resource = claim("1");
     for record in [
         DoneRecord { payload: Some("00ff".into()), ..done(3, "1:2:x") },
-        DoneRecord { poisoned: Some(7), ..done(4, "") },
-        DoneRecord { payload: Some("ab".repeat(32).into()), poisoned: Some(u32::MAX), ..done(5, ":") },
+        DoneRecord { dead_lettered: Some(7), ..done(4, "") },
+        DoneRecord { payload: Some("ab".repeat(32).into()), dead_lettered: Some(u32::MAX), ..done(5, ":") },
         DoneRecord { at: 0, ..done(6, "a\nb") },
     ] {
         let request = Request::Complete {
@@ -203,25 +203,25 @@ pub(super) async fn a_record_keeps_the_payload_and_the_count<N: Node>(node: N) {
 pub(super) async fn only_a_dead_or_counted_claim_is_reset<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = claim("1");
-    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven, "no claim is stored");
+    assert_eq!(client.ask(reset_attempts(&resource)).await, Reply::AttemptsReset, "no claim is stored");
     client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(count(&resource, &owner(1), 1, Some("aa"))).await, Reply::Counted);
-    let held = client.ask(forgive(&resource)).await;
+    let held = client.ask(reset_attempts(&resource)).await;
     assert!(matches!(held, Reply::Held { owner: holder, .. } if holder == owner(1)));
     assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(true));
-    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven);
+    assert_eq!(client.ask(reset_attempts(&resource)).await, Reply::AttemptsReset);
     assert_eq!(client.inspect(&resource).await.begun, None);
     let by = client.must_acquire(&resource, &owner(2), LONG).await;
-    let given_up = DoneRecord { poisoned: Some(5), payload: Some("aa".into()), ..done(by, "note") };
+    let given_up = DoneRecord { dead_lettered: Some(5), payload: Some("aa".into()), ..done(by, "note") };
     let request =
         Request::Complete { resource: resource.clone(), owner: owner(2), record: given_up, retention: LONG };
     assert_eq!(client.ask(request).await, Reply::Completed);
-    assert_eq!(client.ask(forgive(&resource)).await, Reply::Forgiven);
+    assert_eq!(client.ask(reset_attempts(&resource)).await, Reply::AttemptsReset);
     let (before, by) = (by, client.must_acquire(&resource, &owner(3), LONG).await);
     assert_eq!(by, before + 1, "the counter goes on");
     assert_eq!(client.ask(complete(&resource, &owner(3), by, "7")).await, Reply::Completed);
     // A result that begins with a digit is not mistaken for a number of attempts.
-    assert_eq!(client.ask(forgive(&resource)).await, Reply::Done(done(by, "7")));
+    assert_eq!(client.ask(reset_attempts(&resource)).await, Reply::Done(done(by, "7")));
     assert_eq!(client.inspect(&resource).await.done, Some(done(by, "7")));
 }
 
@@ -274,7 +274,7 @@ pub(super) async fn requests_for_another_kind_of_resource_are_refused<N: Node>(n
     let asked = vec![
         complete(&plain, &owner(1), theirs, "ok"),
         count(&plain, &owner(1), 1, None),
-        forgive(&plain),
+        reset_attempts(&plain),
         share(&resource, &owner(2), LONG),
         extend_share(&resource, &owner(2), LONG),
         downgrade(&resource, &owner(1), by, &owner(2), LONG),
@@ -282,8 +282,8 @@ pub(super) async fn requests_for_another_kind_of_resource_are_refused<N: Node>(n
         reserve(&resource, &owner(1), &owner(2), LONG),
     ];
     for (request, reply) in asked.clone().into_iter().zip(client.ask_all(asked).await.replies) {
-        assert!(request.is_unfit());
-        assert_eq!(reply, Reply::Refused(Refusal::Failed(UNFIT.into())), "{request:?}");
+        assert!(request.is_invalid());
+        assert_eq!(reply, Reply::Refused(Refusal::Failed(INVALID_REQUEST.into())), "{request:?}");
     }
     let (seen, other) = (client.inspect(&resource).await, client.inspect(&plain).await);
     assert!(seen.held_by(&owner(1)) && other.held_by(&owner(1)), "{seen:?}, {other:?}");

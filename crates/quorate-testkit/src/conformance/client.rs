@@ -2,7 +2,7 @@ use quorate::{
     env::{BootTime, Env},
     node::{
         AttemptCount, Batch, BatchReply, Cause, Cursor, DoneRecord, FencingToken, Hello, LedgerPage,
-        LedgerState, Node, NodeTime, Nudge, Owner, Record, Reply, Request, Resource, Session,
+        LedgerState, Node, NodeTime, Owner, PushSender, Record, Reply, Request, Resource, Session,
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -37,14 +37,14 @@ impl<N: Node> TestClient<N> {
 
     /// Opens a session with a node as it is.
     pub(super) async fn bare(node: N) -> Self {
-        let (session, hello) = expect(node.open(Nudge::channel().0).await);
+        let (session, hello) = expect(node.open(PushSender::channel().0).await);
         let env = Env::system();
         Self { node, session, hello, env, stamp: STAMP.into(), not_after: NodeTime::from_micros(u64::MAX) }
     }
 
     /// Opens another session with the same node.
     pub(super) async fn reopen(&mut self) {
-        let (session, hello) = expect(self.node.open(Nudge::channel().0).await);
+        let (session, hello) = expect(self.node.open(PushSender::channel().0).await);
         (self.session, self.hello) = (session, hello);
     }
 
@@ -155,11 +155,19 @@ impl<N: Node> TestClient<N> {
         ticket: &Owner,
         ago: Duration,
         ttl: Duration,
-        alone: bool,
+        exclusive: bool,
     ) -> Request {
         let (at, now) = ((self.wall() - ago).as_micros(), self.wall().as_micros());
         let tolerance = Duration::from_secs(5);
-        Request::Queue { resource: resource.clone(), ticket: ticket.clone(), at, now, tolerance, ttl, alone }
+        Request::Queue {
+            resource: resource.clone(),
+            ticket: ticket.clone(),
+            at,
+            now,
+            tolerance,
+            ttl,
+            exclusive,
+        }
     }
 
     /// Acquires, and returns the counter.
@@ -231,7 +239,7 @@ pub(super) fn release(resource: &Resource, owner: &Owner) -> Request {
 }
 
 pub(super) fn reserve(resource: &Resource, owner: &Owner, successor: &Owner, ttl: Duration) -> Request {
-    Request::Reserve { resource: resource.clone(), owner: owner.clone(), heir: successor.clone(), ttl }
+    Request::Reserve { resource: resource.clone(), owner: owner.clone(), successor: successor.clone(), ttl }
 }
 
 pub(super) fn share(resource: &Resource, reader: &Owner, ttl: Duration) -> Request {
@@ -288,21 +296,21 @@ pub(super) fn count(resource: &Resource, owner: &Owner, attempts: u32, payload: 
         owner: owner.clone(),
         attempts,
         payload: payload.map(Into::into),
-        back: false,
+        withdraw: false,
         keep: LONG,
     }
 }
 
 pub(super) fn count_back(resource: &Resource, owner: &Owner, attempts: u32) -> Request {
     let mut request = count(resource, owner, attempts, None);
-    if let Request::Count { back, .. } = &mut request {
-        *back = true;
+    if let Request::Count { withdraw, .. } = &mut request {
+        *withdraw = true;
     }
     request
 }
 
-pub(super) fn forgive(resource: &Resource) -> Request {
-    Request::Forgive { resource: resource.clone(), keep: LONG }
+pub(super) fn reset_attempts(resource: &Resource) -> Request {
+    Request::ResetAttempts { resource: resource.clone(), keep: LONG }
 }
 
 pub(super) fn begun(attempts: u32, payload: Option<&str>) -> AttemptCount {

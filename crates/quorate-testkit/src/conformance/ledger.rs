@@ -33,12 +33,12 @@ pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
     let (first, second) = (record(5, 1, false, "first"), record(5, 2, false, "second"));
     let third = record(6, 2, false, "third");
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
-    assert_eq!(client.ask(write("g", 2, "k", None, &second)).await, Reply::Standing(first.clone()));
-    assert_eq!(client.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Standing(first.clone()));
+    assert_eq!(client.ask(write("g", 2, "k", None, &second)).await, Reply::Conflict(first.clone()));
+    assert_eq!(client.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Conflict(first.clone()));
     // A retry finds its own record.
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
-    assert_eq!(client.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Standing(second.clone()));
+    assert_eq!(client.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Conflict(second.clone()));
     assert_eq!(client.read("g").await.records, [("k".into(), second)]);
     // The record that the leader saw on another node is not stored here: a node that missed it accepts the
     // next.
@@ -49,11 +49,11 @@ pub(super) async fn a_final_record_is_never_overwritten<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let (last, more) = (record(5, 1, true, "done"), record(5, 2, false, "more"));
     assert_eq!(client.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
-    assert_eq!(client.ask(write("g", 2, "k", Some(&last), &more)).await, Reply::Standing(last.clone()));
+    assert_eq!(client.ask(write("g", 2, "k", Some(&last), &more)).await, Reply::Conflict(last.clone()));
     assert_eq!(client.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
     // The records differ only in finality.
     let open = record(5, 1, false, "done");
-    assert_eq!(client.ask(write("g", 1, "k", Some(&last), &open)).await, Reply::Standing(last));
+    assert_eq!(client.ask(write("g", 1, "k", Some(&last), &open)).await, Reply::Conflict(last));
 }
 
 pub(super) async fn a_later_term_seals_as_it_writes<N: Node>(node: N) {

@@ -1,5 +1,7 @@
 use super::{TestClient, client::*};
-use quorate::node::{Cause, Freed, Listen, Node, Nudge, Owner, Push, Reply, Request, Resource, Session};
+use quorate::node::{
+    Cause, Listen, Node, Owner, Push, PushSender, ReleasedLease, Reply, Request, Resource, Session,
+};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -11,8 +13,8 @@ struct Listener<S> {
 
 impl<S: Session> Listener<S> {
     async fn open<N: Node<Session = S>>(client: &TestClient<N>) -> Self {
-        let (nudge, pushes) = Nudge::channel();
-        Self { session: expect(client.node.open(nudge).await).0, pushes }
+        let (push_sender, pushes) = PushSender::channel();
+        Self { session: expect(client.node.open(push_sender).await).0, pushes }
     }
 
     fn begin(&mut self, resource: &Resource) {
@@ -37,8 +39,12 @@ impl<S: Session> Listener<S> {
         by: u32,
     ) {
         let received = client.env.before(client.now() + PATIENCE, self.pushes.recv()).await;
-        let freed = Freed { resource: resource.clone(), owner: owner.clone() };
-        assert_eq!(received, Some(Some(Push::Released { freed, told: by })), "the release was not reported");
+        let freed = ReleasedLease { resource: resource.clone(), owner: owner.clone() };
+        assert_eq!(
+            received,
+            Some(Some(Push::Released { lease: freed, notified: by })),
+            "the release was not reported"
+        );
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn places_are_ordered_by_ticket_and_not_by_arrival<N: Node>(nod
             now,
             tolerance: 5 * SECOND,
             ttl: LONG,
-            alone: true,
+            exclusive: true,
         };
         assert_eq!(client.ask(request).await, ahead(before), "{ticket:?}");
     }
@@ -69,10 +69,10 @@ pub(super) async fn while_a_queue_exists_only_its_head_is_granted<N: Node>(node:
 pub(super) async fn readers_go_in_together_up_to_a_writer<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
-    for (number, ago, alone, before) in
+    for (number, ago, exclusive, before) in
         [(1, 50, false, 0), (2, 40, false, 0), (3, 30, true, 2), (4, 20, false, 1), (5, 10, true, 4)]
     {
-        let place = client.queue(&resource, &owner(number), ago * SECOND, LONG, alone);
+        let place = client.queue(&resource, &owner(number), ago * SECOND, LONG, exclusive);
         assert_eq!(client.ask(place).await, ahead(before), "{number}");
     }
     for (number, goes_in) in [(2, true), (1, true), (4, false)] {

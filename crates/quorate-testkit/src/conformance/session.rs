@@ -139,7 +139,7 @@ pub(super) async fn sessions_of_one_node_see_one_store<N: Node>(node: N) {
     client.must_acquire(&resource, &owner(1), LONG).await;
     let old = std::mem::replace(
         &mut client.session,
-        expect(client.node.open(quorate::node::Nudge::channel().0).await).0,
+        expect(client.node.open(quorate::node::PushSender::channel().0).await).0,
     );
     assert!(client.inspect(&resource).await.held_by(&owner(1)));
     assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(true));

@@ -42,8 +42,8 @@ fn ask() -> impl Strategy<Value = Ask> {
             |(resource, owner, token, reader, ttl)| Ask::Downgrade { resource, owner, token, reader, ttl }
         ),
         4 => (r(), o(), when(), propose(), tolerance(), life(), prop::bool::weighted(0.7)).prop_map(
-            |(resource, ticket, at, now, tolerance, ttl, alone)| Ask::Queue {
-                resource, ticket, at, now, tolerance, ttl, alone
+            |(resource, ticket, at, now, tolerance, ttl, exclusive)| Ask::Queue {
+                resource, ticket, at, now, tolerance, ttl, exclusive
             }
         ),
         2 => (r(), o()).prop_map(|(resource, ticket)| Ask::LeaveQueue { resource, ticket }),
@@ -57,16 +57,16 @@ fn ask() -> impl Strategy<Value = Ask> {
         4 => (r(), o()).prop_map(|(resource, owner)| Ask::Release { resource, owner }),
         3 => r().prop_map(|resource| Ask::Inspect { resource }),
         4 => (claim(), o(), count(), 0..values::RESULTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
-            |(resource, owner, token, result, payload, poisoned, retention)| Ask::Complete {
-                resource, owner, token, result, payload, poisoned, retention
+            |(resource, owner, token, result, payload, dead_lettered, retention)| Ask::Complete {
+                resource, owner, token, result, payload, dead_lettered, retention
             }
         ),
         5 => (claim(), o(), 0..values::ATTEMPTS, payload(), prop::bool::weighted(0.3), life()).prop_map(
-            |(resource, owner, attempts, payload, back, keep)| Ask::Count {
-                resource, owner, attempts, payload, back, keep
+            |(resource, owner, attempts, payload, withdraw, keep)| Ask::Count {
+                resource, owner, attempts, payload, withdraw, keep
             }
         ),
-        2 => (claim(), life()).prop_map(|(resource, keep)| Ask::Forgive { resource, keep }),
+        2 => (claim(), life()).prop_map(|(resource, keep)| Ask::ResetAttempts { resource, keep }),
         2 => (ledger(), count()).prop_map(|(ledger, term)| Ask::Seal { ledger, term }),
         6 => write(),
         2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),

@@ -64,7 +64,7 @@ impl KnownState {
             Ask::Reserve { resource, owner, successor, ttl } => Request::Reserve {
                 resource: values::resource(resource),
                 owner: values::owner(owner),
-                heir: values::successor(successor),
+                successor: values::successor(successor),
                 ttl: ttl.time(),
             },
             Ask::Release { resource, owner } => {
@@ -91,20 +91,20 @@ impl KnownState {
                 reader: values::owner(reader),
                 ttl: ttl.time(),
             },
-            Ask::Queue { resource, ticket, at, now, tolerance, ttl, alone } => Request::Queue {
+            Ask::Queue { resource, ticket, at, now, tolerance, ttl, exclusive } => Request::Queue {
                 resource: values::resource(resource),
                 ticket: values::owner(ticket),
                 at: self.micros(at),
                 now: self.micros(now),
                 tolerance: tolerance.time(),
                 ttl: ttl.time(),
-                alone,
+                exclusive,
             },
             Ask::LeaveQueue { resource, ticket } => {
                 Request::LeaveQueue { resource: values::resource(resource), ticket: values::owner(ticket) }
             }
             Ask::Inspect { resource } => Request::Inspect { resource: values::resource(resource) },
-            Ask::Complete { resource, owner, token, result, payload, poisoned, retention } => {
+            Ask::Complete { resource, owner, token, result, payload, dead_lettered, retention } => {
                 Request::Complete {
                     resource: values::resource(resource),
                     owner: values::owner(owner),
@@ -113,21 +113,21 @@ impl KnownState {
                         at: self.began.as_micros(),
                         result: values::result(result),
                         payload: values::payload(payload),
-                        poisoned: poisoned.then_some(u32::MAX),
+                        dead_lettered: dead_lettered.then_some(u32::MAX),
                     },
                     retention: retention.time(),
                 }
             }
-            Ask::Count { resource, owner, attempts, payload, back, keep } => Request::Count {
+            Ask::Count { resource, owner, attempts, payload, withdraw, keep } => Request::Count {
                 resource: values::resource(resource),
                 owner: values::owner(owner),
                 attempts: values::attempts(attempts),
                 payload: values::payload(payload),
-                back,
+                withdraw,
                 keep: keep.time(),
             },
-            Ask::Forgive { resource, keep } => {
-                Request::Forgive { resource: values::resource(resource), keep: keep.time() }
+            Ask::ResetAttempts { resource, keep } => {
+                Request::ResetAttempts { resource: values::resource(resource), keep: keep.time() }
             }
             Ask::Mark { expect, marker } => Request::Mark {
                 expect: expect.and_then(|stamp| self.stamp(stamp)),

@@ -185,7 +185,7 @@ pub enum Ask {
         now: When,
         tolerance: Tolerance,
         ttl: Life,
-        alone: bool,
+        exclusive: bool,
     },
     LeaveQueue {
         resource: u8,
@@ -200,7 +200,7 @@ pub enum Ask {
         token: Count,
         result: u8,
         payload: u8,
-        poisoned: bool,
+        dead_lettered: bool,
         retention: Life,
     },
     Count {
@@ -208,10 +208,10 @@ pub enum Ask {
         owner: u8,
         attempts: u8,
         payload: u8,
-        back: bool,
+        withdraw: bool,
         keep: Life,
     },
-    Forgive {
+    ResetAttempts {
         resource: u8,
         keep: Life,
     },
@@ -255,7 +255,7 @@ impl Ask {
             | Self::ExtendShare { ttl, .. }
             | Self::Downgrade { ttl, .. }
             | Self::Queue { ttl, .. } => ttl.is_brief(),
-            Self::Raise { keep, .. } | Self::Count { keep, .. } | Self::Forgive { keep, .. } => {
+            Self::Raise { keep, .. } | Self::Count { keep, .. } | Self::ResetAttempts { keep, .. } => {
                 keep.is_brief()
             }
             Self::Reserve { ttl, .. } => ttl.is_brief(),

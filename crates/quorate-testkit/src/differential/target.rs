@@ -2,7 +2,7 @@ use super::Kind;
 use futures_util::future::BoxFuture;
 use quorate::{
     env::Env,
-    node::{Batch, BatchReply, Cause, Hello, Node, NodeTime, Nudge, Session},
+    node::{Batch, BatchReply, Cause, Hello, Node, NodeTime, PushSender, Session},
 };
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl<K: Kind + Send> DynTarget for Target<K> {
         Box::pin(async move {
             self.session = None;
             let env = Env::system();
-            let opened = env.before(env.now() + PATIENCE, node.open(Nudge::channel().0)).await;
+            let opened = env.before(env.now() + PATIENCE, node.open(PushSender::channel().0)).await;
             let (session, hello) = opened.unwrap_or(Err(Cause::TimedOut))?;
             self.session = Some(session);
             Ok(hello)

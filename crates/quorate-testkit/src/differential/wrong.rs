@@ -1,7 +1,7 @@
 use quorate::{
     env::{SystemWorld, World},
     node::{
-        Batch, BatchReply, Cause, Hello, MemoryStore, Node, Nudge, Owner, Reply, Request, Session,
+        Batch, BatchReply, Cause, Hello, MemoryStore, Node, Owner, PushSender, Reply, Request, Session,
         engine::{self, ClaimRecord, Clocks, CounterRow, LeaseRow, Store},
     },
 };
@@ -51,7 +51,7 @@ pub enum Fault {
     /// Counts an attempt although as many have been counted.
     CountsTheSameAgain,
     /// Resets a claim that is done.
-    ForgivesWhatIsDone,
+    ResetsWhatIsDone,
 }
 
 impl Fault {
@@ -75,7 +75,7 @@ impl Fault {
         Self::CutsResults,
         Self::GrantsWhatIsReserved,
         Self::CountsTheSameAgain,
-        Self::ForgivesWhatIsDone,
+        Self::ResetsWhatIsDone,
     ];
 }
 
@@ -121,7 +121,7 @@ impl Node for WrongNode {
         "wrong"
     }
 
-    async fn open(&self, _nudge: Nudge) -> Result<(Self, Hello), Cause> {
+    async fn open(&self, _nudge: PushSender) -> Result<(Self, Hello), Cause> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let hello = Hello {
             node_time: self.world.wall(),
@@ -211,14 +211,14 @@ fn before(
             let places = store.queue(resource)?.map(|row| row.places).unwrap_or_default();
             *at = places.iter().map(|place| place.at).max().unwrap_or_default().max(*at);
         }
-        (Fault::CountsTheSameAgain, Request::Count { resource, back: false, .. }) => {
+        (Fault::CountsTheSameAgain, Request::Count { resource, withdraw: false, .. }) => {
             if let Some(row) = store.claim(resource)?
                 && matches!(row.record, ClaimRecord::Begun(_))
             {
                 store.set_claim(resource, None)?;
             }
         }
-        (Fault::ForgivesWhatIsDone, Request::Forgive { resource, .. })
+        (Fault::ResetsWhatIsDone, Request::ResetAttempts { resource, .. })
             if store.lease(resource)?.is_none() =>
         {
             store.set_claim(resource, None)?;

@@ -1,5 +1,6 @@
 use crate::sim::SeedRng;
 use quorate::env::{SystemWorld, World};
+use std::collections::BTreeSet;
 
 /// The way in which a server is hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +114,10 @@ pub(super) struct Conversation {
     rng: SeedRng,
     run_id: String,
     received: String,
+    /// The number of scripts that the client has loaded.
     scripts: usize,
+    /// The scripts that the client has called.
+    called: BTreeSet<usize>,
     marker: Option<Vec<u8>>,
     /// The channels to which the client subscribed.
     channels: Vec<String>,
@@ -123,34 +127,44 @@ pub(super) struct Conversation {
 /// The number of false releases that a server with noisy pushes sends before each answer, for each channel.
 const FALSE_RELEASES: u64 = 200;
 
-/// The number of keys of an item of each script, in the order in which the scripts are loaded.
-const KEYS: [usize; 21] = [3, 2, 3, 1, 3, 3, 2, 3, 1, 1, 3, 3, 2, 3, 1, 1, 1, 1, 1, 1, 1];
-/// The scripts whose items the script that is loaded last serves, by their letters.
-const MIXED: [usize; 6] = [0, 3, 2, 1, 12, 11];
-/// The reply of each script to an item that succeeds.
-const WORDS: [&str; 21] = [
-    "granted",
-    "raised",
-    "extended",
-    "released",
-    "shared",
-    "extended",
-    "released",
-    "shared",
-    "queued",
-    "released",
-    "state",
-    "completed",
-    "counted",
-    "forgiven",
-    "ledger",
-    "written",
-    "pruned",
-    "ledger",
-    "kept",
-    "reserved",
-    "marked",
+/// The scripts that serve one kind of request, in the order in which they are loaded: the number of keys of an item, and the
+/// reply to an item that succeeds.
+const SCRIPTS: [(usize, &str); 27] = [
+    (3, "granted"),
+    (2, "raised"),
+    (3, "extended"),
+    (1, "released"),
+    (3, "shared"),
+    (3, "extended"),
+    (2, "released"),
+    (3, "shared"),
+    (1, "queued"),
+    (1, "released"),
+    (2, "state"),
+    (1, "completed"),
+    (1, "counted"),
+    (1, "attempts_reset"),
+    (1, "ledger"),
+    (1, "written"),
+    (1, "pruned"),
+    (1, "ledger"),
+    (1, "kept"),
+    (1, "reserved"),
+    (1, "marked"),
+    // The same for claims: acquire, raise, extend, release, inspect.
+    (1, "granted"),
+    (1, "raised"),
+    (1, "extended"),
+    (1, "released"),
+    (1, "state"),
+    // The script for requests that do not apply to their resource.
+    (1, "refused"),
 ];
+/// The script that sets the marker.
+const MARK: usize = 20;
+/// The scripts that are loaded after [`SCRIPTS`], each with the scripts whose items it serves, by their letters: one for
+/// locks and one for claims.
+const BATCHES: [&[usize]; 2] = [&[0, 3, 2, 1], &[21, 24, 23, 22, 12, 11]];
 
 impl Conversation {
     pub(super) fn new(hostility: Hostility, port: u16, connection: u64, marker: Option<Vec<u8>>) -> Self {
@@ -162,6 +176,7 @@ impl Conversation {
             run_id: format!("{port:08x}{run:032x}"),
             received: String::new(),
             scripts: 0,
+            called: BTreeSet::new(),
             marker,
             channels: Vec::new(),
             false_releases: 0,
@@ -171,6 +186,11 @@ impl Conversation {
     /// Returns the marker that was set last.
     pub(super) fn marker(&self) -> Option<Vec<u8>> {
         self.marker.clone()
+    }
+
+    /// Returns the scripts that were loaded and not called, or that the server does not know.
+    pub(super) fn scripts_not_served(&self) -> Vec<usize> {
+        (0..self.scripts).filter(|script| !self.called.contains(script)).collect()
     }
 
     pub(super) fn answer(&mut self, command: &[Vec<u8>]) -> ServerReply {
@@ -263,14 +283,20 @@ impl Conversation {
         let number = |at: usize| -> usize {
             command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
         };
-        let scripts = if number(1) < KEYS.len() {
-            vec![number(1); number(2).saturating_sub(1) / KEYS[number(1)]]
-        } else {
+        let scripts = if let Some((keys, _)) = SCRIPTS.get(number(1)) {
+            vec![number(1); number(2).saturating_sub(1) / keys]
+        } else if let Some(served) = number(1).checked_sub(SCRIPTS.len()).and_then(|at| BATCHES.get(at)) {
             // After the keys, not_after and the stamp there is one letter for each item.
             let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
-            letters.iter().map(|letter| MIXED[usize::from(letter.wrapping_sub(b'a')) % MIXED.len()]).collect()
+            letters
+                .iter()
+                .map(|letter| served[usize::from(letter.wrapping_sub(b'a')) % served.len()])
+                .collect()
+        } else {
+            return ServerReply::Say(b"-ERR the hostile server does not know this script\r\n".to_vec());
         };
-        if number(1) == KEYS.len() - 1 {
+        self.called.insert(number(1));
+        if number(1) == MARK {
             self.marker = command.last().cloned();
         }
         let reply = reply(hostility, &scripts, command.last().is_some_and(Vec::is_empty));
@@ -348,9 +374,9 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
     let item = |script: usize| {
         // The marker is set as the client asks: a client that never gets a marker would meet no other fault.
         let said = match hostility {
-            Hostility::OtherAnswer if script < KEYS.len() - 1 => WORDS[(script + 1) % 4],
-            Hostility::Done if script < KEYS.len() - 1 => "done",
-            _ => WORDS[script],
+            Hostility::OtherAnswer if script != MARK => SCRIPTS[(script + 1) % 4].1,
+            Hostility::Done if script != MARK => "done",
+            _ => SCRIPTS[script].1,
         };
         match said {
             "granted" => array(&[bulk("granted"), bulk(&counter)]),
@@ -360,6 +386,7 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
             "done" => array(&[bulk("done"), bulk("d:7:1:::yours")]),
             "ledger" => page(hostility, first),
             "pruned" => array(&[bulk("pruned"), next(hostility, first)]),
+            "refused" => array(&[bulk("refused"), bulk("failed"), bulk("it does not apply")]),
             word => array(&[bulk(word)]),
         }
     };

@@ -35,6 +35,8 @@ struct Shared {
     marker: Mutex<Option<Vec<u8>>>,
     connections: AtomicU64,
     batches: AtomicU64,
+    /// The scripts that the last conversation has loaded, and not called or not known.
+    not_served: Mutex<Vec<usize>>,
 }
 
 impl HostileServer {
@@ -52,6 +54,7 @@ impl HostileServer {
             marker: Mutex::default(),
             connections: AtomicU64::new(0),
             batches: AtomicU64::new(0),
+            not_served: Mutex::default(),
         });
         let work = Arc::clone(&shared);
         let listening = thread::spawn(move || work.listen(&listener));
@@ -71,6 +74,12 @@ impl HostileServer {
     /// Returns the number of scripts that were called.
     pub fn batches(&self) -> u64 {
         self.shared.batches.load(Ordering::Relaxed)
+    }
+
+    /// Returns the numbers of the scripts that the client has loaded on its last connection, and of which no call was served:
+    /// the client did not call them, or the server does not know them.
+    pub fn scripts_not_served(&self) -> Vec<usize> {
+        self.shared.not_served.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -120,6 +129,8 @@ impl Shared {
                 self.batches.fetch_add(1, Ordering::Relaxed);
             }
             let deed = conversation.answer(&command);
+            *self.not_served.lock().unwrap_or_else(PoisonError::into_inner) =
+                conversation.scripts_not_served();
             *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = conversation.marker();
             match deed {
                 ServerReply::Say(bytes) => to.write_all(&bytes)?,

@@ -1,5 +1,5 @@
 use super::{Host, Link, Server, Trace, Truth, link::Fate};
-use quorate::node::{Batch, BatchReply, Freed, Listen, Nudge, Push, Resource};
+use quorate::node::{Batch, BatchReply, Listen, Push, PushSender, ReleasedLease, Resource};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -18,7 +18,7 @@ pub(super) struct Connection {
     pub(super) link: Arc<Link>,
     pub(super) server: Arc<Server>,
     pub(super) trace: Trace,
-    nudge: Nudge,
+    push_sender: PushSender,
     state: Mutex<State>,
 }
 
@@ -61,10 +61,10 @@ impl Connection {
         link: Arc<Link>,
         server: Arc<Server>,
         trace: Trace,
-        nudge: Nudge,
+        push_sender: PushSender,
     ) -> Arc<Self> {
         let state = Mutex::default();
-        Arc::new(Self { label, truth, host, link, server, trace, nudge, state })
+        Arc::new(Self { label, truth, host, link, server, trace, push_sender, state })
     }
 
     /// Returns `true` if the sender can no longer use the connection.
@@ -110,7 +110,7 @@ impl Connection {
         state.deaf = true;
         state.waiting.clear();
         drop(state);
-        self.nudge.push(Push::Closed);
+        self.push_sender.push(Push::Closed);
     }
 
     /// Carries requests to the server in their order, until the sender is gone and all have arrived.
@@ -174,7 +174,7 @@ impl Connection {
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
     )]
-    pub(super) fn report_release(self: &Arc<Self>, freed: &Freed, told: u32) {
+    pub(super) fn report_release(self: &Arc<Self>, freed: &ReleasedLease, notified: u32) {
         if self.link.loses_push() {
             return;
         }
@@ -185,7 +185,7 @@ impl Connection {
             connection.truth.reach(arrival).await;
             connection.link.open_back().await;
             if !connection.is_deaf() {
-                connection.nudge.push(Push::Released { freed, told });
+                connection.push_sender.push(Push::Released { lease: freed, notified });
             }
         });
     }

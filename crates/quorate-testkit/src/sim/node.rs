@@ -2,7 +2,7 @@ use super::{
     Host, Link, Server, Trace, Truth,
     connection::{Connection, Content, Message},
 };
-use quorate::node::{Batch, BatchReply, Cause, Hello, Listen, Node, Nudge, Session};
+use quorate::node::{Batch, BatchReply, Cause, Hello, Listen, Node, PushSender, Session};
 use std::{
     sync::{
         Arc,
@@ -53,7 +53,7 @@ impl Node for SimNode {
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
     )]
-    async fn open(&self, nudge: Nudge) -> Result<(SimSession, Hello), Cause> {
+    async fn open(&self, push_sender: PushSender) -> Result<(SimSession, Hello), Cause> {
         self.there().await;
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let label = format!("{}>{}#{number}", self.host.name(), self.server.name());
@@ -64,7 +64,7 @@ impl Node for SimNode {
             Arc::clone(&self.link),
             Arc::clone(&self.server),
             self.trace.clone(),
-            nudge,
+            push_sender,
         );
         let hello = self.server.accept(&connection);
         self.back().await;

@@ -248,7 +248,7 @@ impl Run {
         // A resign request is stored for its time, even if its worker has died.
         self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
-            ours && resource.kind() != ResourceKind::Wish
+            ours && resource.kind() != ResourceKind::ResignRequest
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         // A driver that was backing off needs a second to see its server; the wait is over only then.

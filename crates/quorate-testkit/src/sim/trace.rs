@@ -53,8 +53,8 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         Request::Extend { resource, owner, token, .. } => {
             format!("extend {resource} {} {token}", short(owner))
         }
-        Request::Reserve { resource, owner, heir, .. } => {
-            format!("reserve {resource} {} for {}", short(owner), heir.as_str())
+        Request::Reserve { resource, owner, successor, .. } => {
+            format!("reserve {resource} {} for {}", short(owner), successor.as_str())
         }
         Request::Release { resource, owner } => format!("release {resource} {}", short(owner)),
         Request::Share { resource, owner, .. } => format!("share {resource} {}", short(owner)),
@@ -68,8 +68,8 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         Request::Complete { resource, owner, record, .. } => {
             format!("complete {resource} {} {}", short(owner), record.token)
         }
-        Request::Count { resource, owner, attempts, back, .. } => {
-            format!("count {resource} {} {attempts}{}", short(owner), if *back { " back" } else { "" })
+        Request::Count { resource, owner, attempts, withdraw, .. } => {
+            format!("count {resource} {} {attempts}{}", short(owner), if *withdraw { " back" } else { "" })
         }
         Request::Seal { term, .. } => format!("seal {term}"),
         Request::Write { term, key, record, .. } => {
@@ -87,7 +87,7 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
             let more = if page.next.is_some() { " and more" } else { "" };
             format!("ledger {} of {}{more}", page.state.records.len(), page.state.term)
         }
-        Reply::Standing(record) => format!("standing {} {}", record.term, record.value),
+        Reply::Conflict(record) => format!("conflict {} {}", record.term, record.value),
         other => format!("{other:?}").replace("\\n", " "),
     };
     format!("[{asked} = {said}]")

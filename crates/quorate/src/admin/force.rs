@@ -3,7 +3,7 @@
 use crate::{
     node::{Owner, Reply, Request, Resource},
     quorum::Quorum,
-    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
+    vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
 
 /// The result of [`Quorum::force_release`].
@@ -14,13 +14,13 @@ pub struct ForcedRelease {
     /// The number of nodes that answered: on these the owner no longer holds the resource.
     pub clear: usize,
     /// The outcome of each node: *agreed* if the owner no longer holds the resource there.
-    pub report: Report,
+    pub report: NoMajority,
 }
 
 impl ForcedRelease {
     /// Returns whether a majority is free of the owner, so that another may acquire.
     pub fn is_clear(&self) -> bool {
-        self.clear >= self.report.needed
+        self.clear >= self.report.needed()
     }
 }
 
@@ -39,6 +39,7 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// Dropping it leaves the resource released on some nodes or on none.
+    #[doc(hidden)]
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let pool = self.pool();
         let (sender, mut votes) = vote_channel();

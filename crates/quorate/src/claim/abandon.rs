@@ -1,7 +1,7 @@
-use super::AbandonError;
+use super::ClaimError;
 use crate::{
     lease::{InspectTarget, Lease, inspect},
-    node::{Owner, Reply},
+    node::Reply,
     vote::{Answer, NodeOutcome, ReplyTo, vote_channel},
 };
 use std::{pin::pin, time::Duration};
@@ -13,7 +13,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Ends the lease and frees the message. If a majority does not confirm this, reads who owns the message
 /// now.
-pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
+pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
     let pool = lease.inner().pool();
     let (sender, mut votes) = vote_channel();
     let deadline = pool.env().now() + pool.config().node_timeout;
@@ -42,9 +42,9 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
         // A worker that was suspended may first have to open its connections again.
         let Ok(look) = inspect(lease.inner(), lease.resource()).await else { continue };
         match (look.done.clone(), look.whose(pool.len())) {
-            (Some(done), _) => return Err(AbandonError::AlreadyDone(done)),
+            (Some(done), _) => return Err(ClaimError::ended(&done)),
             (None, InspectTarget::Of(holder)) if holder != lease.owner() => {
-                return Err(AbandonError::TakenOver { holder: holder.clone() });
+                return Err(ClaimError::TakenOver { holder: holder.clone() });
             }
             // A majority still names this worker: its releases are under way.
             (None, InspectTarget::Of(_)) => break,
@@ -52,10 +52,5 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), AbandonError> {
             (None, InspectTarget::Unknown) => {}
         }
     }
-    Err(AbandonError::NoMajority(pool.report(outcomes)))
-}
-
-/// Returns the name of the current holder's worker, for an error message.
-pub(super) fn named(holder: &Owner) -> String {
-    crate::plain::plain(holder.worker(), 200)
+    Err(pool.report(outcomes).of("too few nodes confirmed that the message is free").into())
 }

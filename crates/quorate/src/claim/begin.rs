@@ -7,7 +7,7 @@ use crate::{
     driver::NodePool,
     lease::{Lease, QuorumInner},
     node::{self, Refusal, Reply, Request, Resource},
-    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
+    vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
 use std::{mem, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ pub(super) enum Beginning {
     /// Another worker holds it by now, has completed it, or has counted as many attempts.
     Overtaken,
     /// Too few nodes counted the attempt, or reported a payload; the claim has been released.
-    Uncounted(Report),
+    Uncounted(NoMajority),
 }
 
 /// An attempt, started or given up.
@@ -57,7 +57,7 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
         owner: lease.owner().clone(),
         attempts: attempt,
         payload: None,
-        back: true,
+        withdraw: true,
         keep,
     }));
 }
@@ -200,7 +200,7 @@ impl Counting {
             owner: lease.owner().clone(),
             attempts: *attempt,
             payload: payload.clone(),
-            back: false,
+            withdraw: false,
             keep: self.keep,
         })
     }

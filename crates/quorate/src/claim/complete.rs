@@ -1,4 +1,4 @@
-use super::CompleteError;
+use super::{ClaimError, Done};
 use crate::{
     config::majority,
     driver::NodePool,
@@ -13,15 +13,6 @@ use std::{sync::Arc, time::Duration};
 /// The pause before nodes that failed are asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// The confirmation that a message is recorded as done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// The recorded time of completion.
-    pub at: WallTime,
-    /// The number of nodes that have recorded it: at least a majority.
-    pub nodes: usize,
-}
-
 /// The done record to write for one claim.
 pub(super) struct Ending<'a> {
     pub(super) lease: &'a Lease,
@@ -31,8 +22,8 @@ pub(super) struct Ending<'a> {
 
 /// Ends the leases, which are all of one quorum, and records that their messages are done. The leases are
 /// not released first, so that no worker can claim a message in between. Returns a result for each, in
-/// their order.
-pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<Completed, CompleteError>> {
+/// their order: the record, and the number of nodes that have stored it.
+pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usize), ClaimError>> {
     let Some(first) = endings.first() else { return Vec::new() };
     let pool = Arc::clone(first.lease.inner().pool());
     let inner = Arc::clone(first.lease.inner());
@@ -76,23 +67,23 @@ async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
 enum Found {
     /// The worker may record it as done.
     Free,
-    Over(CompleteError),
+    Over(ClaimError),
     /// Too few nodes have answered to decide.
     Unknown,
 }
 
 fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) -> Found {
     if let Some(done) = look.done.as_ref().filter(|done| done.token > token) {
-        return Found::Over(CompleteError::AlreadyDone(done.clone()));
+        return Found::Over(ClaimError::ended(done));
     }
     match look.whose(nodes) {
         InspectTarget::Of(holder) if holder != owner => {
-            Found::Over(CompleteError::TakenOver { holder: holder.clone() })
+            Found::Over(ClaimError::TakenOver { holder: holder.clone() })
         }
         // Only another owner makes the result unknown. If only the worker's own claim is short of a
         // majority, it may record.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
-        _ if look.token.is_some_and(|counted| counted > token) => Found::Over(CompleteError::Superseded),
+        _ if look.token.is_some_and(|counted| counted > token) => Found::Over(ClaimError::Superseded),
         _ => Found::Free,
     }
 }
@@ -139,7 +130,7 @@ struct Completing<'a> {
     /// True if the last check found that an expired claim may still be recorded.
     seen: bool,
     votes: Votes,
-    verdict: Option<Result<(), CompleteError>>,
+    verdict: Option<Result<(), ClaimError>>,
 }
 
 impl<'a> Completing<'a> {
@@ -147,8 +138,7 @@ impl<'a> Completing<'a> {
         let Ending { lease, mut record, retention } = ending;
         (record.token, record.at) = (lease.token(), now.as_micros());
         let length = record.result.len();
-        let verdict =
-            (length > RESULT_MAX).then_some(Err(CompleteError::TooLong { length, most: RESULT_MAX }));
+        let verdict = (length > RESULT_MAX).then_some(Err(ClaimError::TooLong { length, most: RESULT_MAX }));
         let ours_until = lease.valid_until();
         if verdict.is_none() {
             lease.forget();
@@ -173,20 +163,19 @@ impl<'a> Completing<'a> {
         }
     }
 
-    fn end(self, pool: &NodePool) -> Result<Completed, CompleteError> {
+    fn end(self, pool: &NodePool) -> Result<(Done, usize), ClaimError> {
         let Self { lease, record, votes, verdict, .. } = self;
         match verdict {
             // No request was sent. The caller still holds the claim, and drops it.
-            Some(Err(too_long @ CompleteError::TooLong { .. })) => Err(too_long),
+            Some(Err(too_long @ ClaimError::TooLong { .. })) => Err(too_long),
             Some(verdict) => {
                 // Frees the message on nodes that did not store the record (because their marker changed,
                 // for instance), so that no worker waits there for the claim's TTL. Behind a *complete*
                 // that is still under way, the release finds nothing to free.
                 pool.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
-                let at = WallTime::from_micros(record.at);
-                verdict.map(|()| Completed { at, nodes: votes.completed() })
+                verdict.map(|()| (Done::of(&record), votes.completed()))
             }
-            None => Err(CompleteError::NoMajority(pool.report(votes.outcomes))),
+            None => Err(pool.report(votes.outcomes).of("the done record did not reach a majority").into()),
         }
     }
 }
@@ -233,23 +222,23 @@ impl Votes {
 
     /// Returns the result once the answers decide it; `None` while another round may still reach a
     /// majority.
-    fn verdict(&mut self, epoch: impl Fn(usize) -> u64) -> Option<Result<(), CompleteError>> {
+    fn verdict(&mut self, epoch: impl Fn(usize) -> u64) -> Option<Result<(), ClaimError>> {
         self.forget(epoch);
         let majority = majority(self.outcomes.len());
         if self.completed() >= majority {
             return Some(Ok(()));
         }
         if let Some(done) = &self.done {
-            return Some(Err(CompleteError::AlreadyDone(done.clone())));
+            return Some(Err(ClaimError::ended(done)));
         }
         if self.outcomes.len() - self.superseded < majority {
-            return Some(Err(CompleteError::Superseded));
+            return Some(Err(ClaimError::Superseded));
         }
         if let Some(holder) = self.holders().find(|owner| {
             let held = self.holders().filter(|other| other == owner).count();
             self.outcomes.len() - held < majority
         }) {
-            return Some(Err(CompleteError::TakenOver { holder: holder.clone() }));
+            return Some(Err(ClaimError::TakenOver { holder: holder.clone() }));
         }
         None
     }
@@ -273,7 +262,7 @@ mod tests {
 
     fn done(token: u64) -> DoneRecord {
         let token = FencingToken::new(token);
-        DoneRecord { token, at: 5, result: "r".into(), payload: None, poisoned: None }
+        DoneRecord { token, at: 5, result: "r".into(), payload: None, dead_lettered: None }
     }
 
     fn votes(answers: impl IntoIterator<Item = Answer>) -> Votes {
@@ -308,6 +297,7 @@ mod tests {
         let (late, other) = (Owner::from_node("late"), Owner::from_node("other"));
         let look = |named: &[(&Owner, usize)], answered, counted, ended: Option<u64>| Inspection {
             holder: None,
+            remaining: None,
             contended: false,
             token: Some(FencingToken::new(counted)),
             done: ended.map(done),
@@ -318,9 +308,9 @@ mod tests {
         let found = |look: &Inspection| match found(look, &late, FencingToken::new(5), 5) {
             Found::Free => "free",
             Found::Unknown => "unknown",
-            Found::Over(CompleteError::TakenOver { holder }) if holder == other => "taken over",
-            Found::Over(CompleteError::AlreadyDone(record)) if record == done(6) => "done",
-            Found::Over(CompleteError::Superseded) => "superseded",
+            Found::Over(ClaimError::TakenOver { holder }) if holder == other => "taken over",
+            Found::Over(ClaimError::AlreadyDone(record)) if record == Done::of(&done(6)) => "done",
+            Found::Over(ClaimError::Superseded) => "superseded",
             Found::Over(error) => panic!("{error}"),
         };
         assert_eq!(found(&look(&[(&other, 3)], 5, 6, None)), "taken over");
@@ -345,15 +335,15 @@ mod tests {
         assert!(votes(recorded(2).chain([late(), late(), late()])).verdict(|_| 1).is_none());
         let mut other = votes(recorded(2).chain([Answer::Reply(Reply::Done(done(9)))]));
         let said = other.verdict(|_| 1);
-        assert!(matches!(said, Some(Err(CompleteError::AlreadyDone(record))) if record == done(9)));
+        assert!(matches!(said, Some(Err(ClaimError::AlreadyDone(record))) if record == Done::of(&done(9))));
         let superseded = || Answer::Reply(Reply::Refused(Refusal::Superseded));
         let two = recorded(2).chain([superseded(), superseded()]);
         assert!(votes(two).verdict(|_| 1).is_none(), "the third may record it");
         let three = recorded(2).chain([superseded(), superseded(), superseded()]);
-        assert!(matches!(votes(three).verdict(|_| 1), Some(Err(CompleteError::Superseded))));
+        assert!(matches!(votes(three).verdict(|_| 1), Some(Err(ClaimError::Superseded))));
         let held = || Answer::Reply(Reply::Held { owner: Owner::from_node("x"), remaining: None });
         let taken = recorded(2).chain([held(), held(), held()]);
         let said = votes(taken).verdict(|_| 1);
-        assert!(matches!(said, Some(Err(CompleteError::TakenOver { holder })) if holder.as_str() == "x"));
+        assert!(matches!(said, Some(Err(ClaimError::TakenOver { holder })) if holder.as_str() == "x"));
     }
 }

@@ -57,7 +57,7 @@ impl Claims {
     /// message over.
     pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
         let (id, attempts, handle) = (Arc::clone(claim.id()), claim.attempt(), claim.handle());
-        let mut poisoned = DeadLettered { attempts, at: None, note: "".into() };
+        let mut dead = DeadLettered { attempts, at: None, note: "".into() };
         let Some(Hook(hook)) = &self.dead_letter else {
             if let Err(late) = claim.abandon().await {
                 tracing::warn!(
@@ -66,7 +66,7 @@ impl Claims {
                     "the message is given up, but its claim was not released: {late}"
                 );
             }
-            return ClaimOutcome::DeadLettered(poisoned);
+            return ClaimOutcome::DeadLettered(dead);
         };
         let letter =
             DeadLetter { set: Arc::clone(&self.set), id: Arc::clone(&id), attempts, claim: handle.clone() };
@@ -75,18 +75,18 @@ impl Claims {
             taken = hook(letter) => taken,
         };
         match taken {
-            Ok(note) => poisoned.note = note,
+            Ok(note) => dead.note = note,
             Err(error) => {
                 // Dropping the claim frees the message: the next claim hands it over again.
                 tracing::warn!(set = &*self.set, id = &*id, "the dead-letter hook failed: {error}");
-                return ClaimOutcome::DeadLettered(poisoned);
+                return ClaimOutcome::DeadLettered(dead);
             }
         }
-        let note = Arc::clone(&poisoned.note);
-        match claim.complete(&note).await {
-            Ok(completed) => poisoned.at = Some(completed.at),
+        let note = Arc::clone(&dead.note);
+        match claim.record(&note).await {
+            Ok((done, _)) => dead.at = Some(done.at),
             Err(error) => tracing::warn!(set = &*self.set, id = &*id, "given up, but not recorded: {error}"),
         }
-        ClaimOutcome::DeadLettered(poisoned)
+        ClaimOutcome::DeadLettered(dead)
     }
 }

@@ -1,12 +1,16 @@
-use super::{Fingerprint, abandon::named};
+use super::{DeadLettered, Done, Fingerprint};
 use crate::{
+    config::SettingError,
     lease::{AcquireError, LeaseLost},
-    node::{DoneRecord, NameError, Owner},
-    vote::Report,
+    node::{DoneRecord, Owner},
+    vote::NoMajority,
 };
 use std::{sync::Arc, time::Duration};
 
-/// The reason why a message was not claimed. A message that another worker holds, or has handled, is not an error.
+/// The reason why a message was not claimed, or why a claim was not completed, abandoned or reset.
+///
+/// For [`Claims::claim`](super::Claims::claim), a message that another worker holds, or has handled, is not an error. No call
+/// changes the claim of another worker.
 ///
 /// ```
 /// use quorate::{ClaimError, Claims, Quorum, claim::MessageId, node::MemoryNode};
@@ -32,7 +36,7 @@ pub enum ClaimError {
     /// The id was used with another payload before: two messages share an id, or one was changed on its way.
     #[error(
         "the message id {id:?} was claimed with the payload {stored} before, and is now given with {given}: one id is \
-         for one payload. Give the other message an id of its own, or, if the first was a mistake, forgive this one"
+         for one payload. Give the other message an id of its own, or, if the first was a mistake, reset it (Claims::reset)"
     )]
     OtherPayload {
         /// The message's id.
@@ -49,17 +53,65 @@ pub enum ClaimError {
         /// The message's id.
         id: Arc<str>,
         /// The outcome of each node.
-        report: Report,
+        report: NoMajority,
     },
+    /// The message cannot be reset while a worker holds it.
+    #[error("the message is held by {}; try again once that claim has ended", named(.holder))]
+    InProgress {
+        /// The other worker.
+        holder: Owner,
+    },
+    /// Another worker holds the message by now: the claim was lost before it was completed or abandoned.
+    #[error("the message is now held by {}", named(.holder))]
+    TakenOver {
+        /// The other worker.
+        holder: Owner,
+    },
+    /// A later claim was made, and has ended: it was abandoned or expired.
+    #[error("a later claim was made on the message meanwhile; it may be handled again")]
+    Superseded,
+    /// The message is done, in most cases under a later claim.
+    #[error("the message is done already, under token {}", .0.token)]
+    AlreadyDone(Done),
+    /// A later claim reached the attempt limit, and the dead-letter hook has taken the message.
+    #[error("a later claim gave the message up after {} attempts", .0.attempts)]
+    DeadLettered(DeadLettered),
+    /// The result is too long to keep.
+    #[error("the result has {length} bytes, at most {most} are kept; keep it elsewhere, and its name here")]
+    TooLong {
+        /// The length of the result, in bytes.
+        length: usize,
+        /// The maximum length, in bytes.
+        most: usize,
+    },
+    /// Too few nodes confirmed it.
+    ///
+    /// - *Complete*: the message may be handled again once the claim has expired. If the claim had expired before, and too
+    ///   few nodes reported the current owner, no node was asked to record it.
+    /// - *Abandon*: the claim has ended all the same, and the message is free once the TTL is over.
+    /// - *Reset*: nodes that have not been reset may still report the message as given up. Try again.
+    #[error(transparent)]
+    NoMajority(#[from] NoMajority),
 }
 
 impl ClaimError {
+    /// Returns the error of a message that has `record`.
+    pub(super) fn ended(record: &DoneRecord) -> Self {
+        DeadLettered::of(record).map_or_else(|| Self::AlreadyDone(Done::of(record)), Self::DeadLettered)
+    }
+
     /// Returns whether retrying will not help: an operator must act, or the code must change.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Acquire(error) => error.is_permanent(),
-            Self::OtherPayload { .. } => true,
-            Self::Uncounted { report, .. } => report.is_permanent(),
+            Self::OtherPayload { .. }
+            | Self::TakenOver { .. }
+            | Self::Superseded
+            | Self::AlreadyDone(_)
+            | Self::DeadLettered(_)
+            | Self::TooLong { .. } => true,
+            Self::InProgress { .. } => false,
+            Self::Uncounted { report, .. } | Self::NoMajority(report) => report.is_permanent(),
         }
     }
 
@@ -69,95 +121,19 @@ impl ClaimError {
     }
 
     /// Returns the outcome of each node, where a round was run.
-    pub fn report(&self) -> Option<&Report> {
+    pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Acquire(error) => error.report(),
-            Self::Uncounted { report, .. } => Some(report),
-            Self::OtherPayload { .. } => None,
+            Self::Uncounted { report, .. } | Self::NoMajority(report) => Some(report),
+            _ => None,
         }
     }
 }
 
-impl From<NameError> for ClaimError {
-    fn from(error: NameError) -> Self {
+impl From<SettingError> for ClaimError {
+    fn from(error: SettingError) -> Self {
         Self::Acquire(error.into())
     }
-}
-
-/// The reason why a claim could not be abandoned. The claim of another worker was not changed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AbandonError {
-    /// Another worker holds the message by now: the claim was lost before it was abandoned.
-    #[error("the message is now held by {}", named(.holder))]
-    TakenOver {
-        /// The other worker.
-        holder: Owner,
-    },
-    /// A later claim has completed it.
-    #[error("a later claim, token {}, has completed the message", .0.token)]
-    AlreadyDone(DoneRecord),
-    /// Too few nodes answered. The claim has ended all the same, and the message is free once the TTL is over.
-    #[error("too few nodes confirmed that the message is free: {0}")]
-    NoMajority(Report),
-}
-
-/// The reason why a message was not reset.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResetError {
-    /// The id or the settings cannot be used.
-    #[error(transparent)]
-    Claim(#[from] ClaimError),
-    /// A worker holds the message: try again once that claim has ended.
-    #[error("the message is held by {}; try again once that has ended", named(.holder))]
-    InProgress {
-        /// The other worker.
-        holder: Owner,
-    },
-    /// The message is done, not given up.
-    #[error("the message is done, under token {}; there is nothing to forgive", .0.token)]
-    AlreadyDone(DoneRecord),
-    /// Some nodes have not been reset, and would still report the message as given up.
-    #[error(
-        "forgiven on {forgiven} nodes; the others may still say that it is given up, so try again: {report}"
-    )]
-    Partly {
-        /// The number of nodes that have been reset.
-        forgiven: usize,
-        /// The outcome of each node.
-        report: Report,
-    },
-}
-
-/// The reason why a claim could not be completed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CompleteError {
-    /// The result is too long to keep.
-    #[error("the result has {length} bytes, at most {most} are kept; keep it elsewhere, and its name here")]
-    TooLong {
-        /// The length of the result, in bytes.
-        length: usize,
-        /// The maximum length, in bytes.
-        most: usize,
-    },
-    /// Another worker holds the message by now: the claim was lost before it was completed.
-    #[error("the message is now held by {}", named(.holder))]
-    TakenOver {
-        /// The other worker.
-        holder: Owner,
-    },
-    /// A later claim was made, and has ended: it was abandoned or expired.
-    #[error("a later claim was made on the message meanwhile; it may be handled again")]
-    Superseded,
-    /// A later claim has completed it.
-    #[error("a later claim, token {}, has completed the message", .0.token)]
-    AlreadyDone(DoneRecord),
-    /// Too few nodes recorded it. The message may be handled again once the claim has expired. If the claim
-    /// had expired before, and too few nodes reported the current owner, no node was asked to record it.
-    #[error("the done record did not reach a majority: {0}")]
-    NoMajority(Report),
 }
 
 /// The reason why a message was not processed.
@@ -168,7 +144,7 @@ pub enum ProcessError<E> {
     #[error(transparent)]
     Claim(#[from] ClaimError),
     /// Another worker was still handling the message when the wait was over
-    /// ([`Claims::once`](super::Claims::once)).
+    /// ([`Claims::process_or_wait`](super::Claims::process_or_wait)).
     #[error("the message {id:?} is still being handled after {waited:?}, by {}", .holder.as_ref().map_or("another worker".to_owned(), named))]
     StillInProgress {
         /// The message's id.
@@ -178,7 +154,7 @@ pub enum ProcessError<E> {
         /// The worker that holds it, if a majority names the same one.
         holder: Option<Owner>,
     },
-    /// The message has been given up ([`Claims::once`](super::Claims::once)).
+    /// The message has been given up ([`Claims::process_or_wait`](super::Claims::process_or_wait)).
     #[error("the message {id:?} was given up after {attempts} attempts")]
     DeadLettered {
         /// The message's id.
@@ -194,5 +170,10 @@ pub enum ProcessError<E> {
     Lost(#[from] LeaseLost),
     /// The handler succeeded, but the message could not be recorded as done.
     #[error("handled, but not recorded as done: {0}")]
-    Complete(#[from] CompleteError),
+    NotRecorded(ClaimError),
+}
+
+/// Returns the name of the current holder's worker, for an error message.
+fn named(holder: &Owner) -> String {
+    crate::plain::plain(holder.worker(), 200)
 }

@@ -1,3 +1,4 @@
+use crate::config::SettingError;
 use sha2::{Digest, Sha256};
 use std::{fmt, sync::Arc};
 
@@ -24,10 +25,13 @@ impl Fingerprint {
     /// Creates a fingerprint from 1 to 32 bytes of the caller's choice.
     ///
     /// # Errors
-    /// [`FingerprintError`] if there are no bytes, or more than 32.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, FingerprintError> {
+    /// [`SettingError`] if there are no bytes, or more than 32.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SettingError> {
         if bytes.is_empty() || bytes.len() > BYTES_MAX {
-            return Err(FingerprintError { length: bytes.len() });
+            let (value, reason) =
+                (format!("{} bytes", bytes.len()), format!("and 1 to {BYTES_MAX} are kept with a claim"));
+            let fix = "give a hash of the payload, or have it made by Fingerprint::of";
+            return Err(SettingError::new("fingerprint", value, reason, fix));
         }
         Ok(Self(hex(bytes)))
     }
@@ -57,16 +61,6 @@ impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-/// The error for bytes that cannot be a fingerprint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the fingerprint has {length} bytes, and 1 to {BYTES_MAX} are kept with a claim; give a hash of the payload, or \
-     have it made by Fingerprint::of"
-)]
-pub struct FingerprintError {
-    length: usize,
 }
 
 fn hex(bytes: &[u8]) -> Arc<str> {

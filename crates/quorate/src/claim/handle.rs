@@ -1,5 +1,5 @@
 use super::{
-    AbandonError, CompleteError, Completed,
+    ClaimError, Done,
     abandon::abandon,
     begin::{Start, withdraw_count},
     complete::{Ending, complete},
@@ -108,36 +108,41 @@ impl Claim {
 
     /// Records on every node that the message is done, with a small result, and ends the claim. It is retried until a majority
     /// has the record, for the claim's TTL at most. Completing an expired claim first checks the current owner, and writes
-    /// nothing if another worker holds the message by then.
+    /// nothing if another worker holds the message by then. Returns the number of nodes that have recorded it: at least a majority.
     ///
     /// # Errors
-    /// [`CompleteError`]. Without a majority the message may be handled again.
+    /// [`ClaimError`]. Without a majority the message may be handled again.
     ///
     /// # Cancel safety
     /// Dropping it leaves the message recorded on some nodes or on none; where on none, it is claimed until
     /// its TTL ends, and then free.
-    pub async fn complete(self, result: &str) -> Result<Completed, CompleteError> {
+    pub async fn complete(self, result: &str) -> Result<usize, ClaimError> {
+        self.record(result).await.map(|(_, nodes)| nodes)
+    }
+
+    /// Does the same as [`Claim::complete`], and returns the record too.
+    pub(super) async fn record(self, result: &str) -> Result<(Done, usize), ClaimError> {
         let mut verdict = complete(vec![self.ending(result)]).await;
         // `complete` returns one result for each claim.
-        verdict.pop().unwrap_or(Err(CompleteError::Superseded))
+        verdict.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
     pub(super) fn ending(&self, result: &str) -> Ending<'_> {
-        let poisoned = self.given_up.then_some(self.handle.attempt);
+        let dead_lettered = self.given_up.then_some(self.handle.attempt);
         let payload = self.payload.clone();
-        let record = DoneRecord { result: result.into(), payload, poisoned, ..DoneRecord::default() };
+        let record = DoneRecord { result: result.into(), payload, dead_lettered, ..DoneRecord::default() };
         Ending { lease: &self.handle.lease, record, retention: self.retention }
     }
 
     /// Frees the message, so that another worker may claim it at once. The attempt stays counted.
     ///
     /// # Errors
-    /// [`AbandonError`] where another worker holds it by now, or has completed it, which this call does not change; and where
+    /// [`ClaimError`] where another worker holds it by now, or has completed it, which this call does not change; and where
     /// too few nodes answered: the claim has ended all the same, and the message is free once the TTL is over.
     ///
     /// # Cancel safety
     /// The claim ends at the first poll, or at the drop of the future.
-    pub async fn abandon(self) -> Result<(), AbandonError> {
+    pub async fn abandon(self) -> Result<(), ClaimError> {
         abandon(&self.handle.lease).await
     }
 
@@ -149,7 +154,7 @@ impl Claim {
     ///
     /// # Cancel safety
     /// As of [`Claim::abandon`].
-    pub async fn cancel_before_start(self) -> Result<(), AbandonError> {
+    pub async fn cancel_before_start(self) -> Result<(), ClaimError> {
         let lease = &self.handle.lease;
         if lease.is_valid() {
             withdraw_count(lease, self.handle.attempt, self.retention, |_| true);

@@ -1,50 +1,55 @@
 //! Batch operations on claims.
 
 use super::{
-    AbandonError, Claim, CompleteError, Completed,
+    Claim, ClaimError,
     claims::{CHUNK, CHUNKS_AT_ONCE},
     complete::complete,
 };
 use futures_util::{StreamExt, future::join_all, stream};
 use std::sync::Arc;
 
-/// Completes each claim with its result, as [`Claim::complete`] does. The claims are sent together, in a
-/// few script calls for each node. Returns a result for each id, in their order.
-///
-/// # Cancel safety
-/// As of [`Claim::complete`]: dropping it leaves some messages recorded. Claims whose completion has not
-/// begun are abandoned.
-pub async fn complete_many<R: AsRef<str>>(
-    claims: impl IntoIterator<Item = (Claim, R)>,
-) -> Vec<(Arc<str>, Result<Completed, CompleteError>)> {
-    let claims: Vec<(Claim, R)> = claims.into_iter().collect();
-    // Claims of one quorum are sent together.
-    let runs = claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b));
-    let chunks: Vec<_> = runs
-        .flat_map(|run| run.chunks(CHUNK))
-        .map(|chunk| complete(chunk.iter().map(|(claim, result)| claim.ending(result.as_ref())).collect()))
-        .collect();
-    let ended = stream::iter(chunks).buffered(CHUNKS_AT_ONCE).collect::<Vec<_>>().await;
-    let ids = claims.iter().map(|(claim, _)| Arc::clone(claim.id()));
-    ids.zip(ended.into_iter().flatten()).collect()
-}
+impl Claim {
+    /// Completes each claim with its result, as [`Claim::complete`] does. The claims are sent together, in a
+    /// few script calls for each node. Returns a result for each id, in their order.
+    ///
+    /// # Cancel safety
+    /// As of [`Claim::complete`]: dropping it leaves some messages recorded. Claims whose completion has not
+    /// begun are abandoned.
+    pub async fn complete_many<R: AsRef<str>>(
+        claims: impl IntoIterator<Item = (Claim, R)>,
+    ) -> Vec<(Arc<str>, Result<usize, ClaimError>)> {
+        let claims: Vec<(Claim, R)> = claims.into_iter().collect();
+        // Claims of one quorum are sent together.
+        let runs = claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b));
+        let chunks: Vec<_> = runs
+            .flat_map(|run| run.chunks(CHUNK))
+            .map(|chunk| {
+                complete(chunk.iter().map(|(claim, result)| claim.ending(result.as_ref())).collect())
+            })
+            .collect();
+        let ended = stream::iter(chunks).buffered(CHUNKS_AT_ONCE).collect::<Vec<_>>().await;
+        let ids = claims.iter().map(|(claim, _)| Arc::clone(claim.id()));
+        let nodes = ended.into_iter().flatten().map(|ended| ended.map(|(_, nodes)| nodes));
+        ids.zip(nodes).collect()
+    }
 
-/// Abandons each claim, as [`Claim::abandon`] does. The claims are sent together. Returns a result for each
-/// id, in their order.
-///
-/// # Cancel safety
-/// Dropping it still abandons every claim.
-pub async fn abandon_many(
-    claims: impl IntoIterator<Item = Claim>,
-) -> Vec<(Arc<str>, Result<(), AbandonError>)> {
-    let mut claims = claims.into_iter();
-    let mut all = Vec::new();
-    loop {
-        let ended = |claim: Claim| async move { (Arc::clone(claim.id()), claim.abandon().await) };
-        let chunk: Vec<_> = claims.by_ref().take(CHUNK).map(ended).collect();
-        if chunk.is_empty() {
-            return all;
+    /// Abandons each claim, as [`Claim::abandon`] does. The claims are sent together. Returns a result for each
+    /// id, in their order.
+    ///
+    /// # Cancel safety
+    /// Dropping it still abandons every claim.
+    pub async fn abandon_many(
+        claims: impl IntoIterator<Item = Claim>,
+    ) -> Vec<(Arc<str>, Result<(), ClaimError>)> {
+        let mut claims = claims.into_iter();
+        let mut all = Vec::new();
+        loop {
+            let ended = |claim: Claim| async move { (Arc::clone(claim.id()), claim.abandon().await) };
+            let chunk: Vec<_> = claims.by_ref().take(CHUNK).map(ended).collect();
+            if chunk.is_empty() {
+                return all;
+            }
+            all.extend(join_all(chunk).await);
         }
-        all.extend(join_all(chunk).await);
     }
 }

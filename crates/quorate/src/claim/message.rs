@@ -1,5 +1,5 @@
 use super::Fingerprint;
-use crate::node::NameError;
+use crate::config::SettingError;
 use std::{borrow::Cow, sync::Arc};
 
 /// The id of a message, with an optional fingerprint of its payload that detects another payload under the
@@ -22,11 +22,11 @@ impl<'a> MessageId<'a> {
     /// Creates the id from bytes of UTF-8.
     ///
     /// # Errors
-    /// [`NameError`] if they are not UTF-8. Binary ids can be given in hexadecimal digits, for instance.
-    pub fn from_utf8(id: &'a [u8]) -> Result<Self, NameError> {
+    /// [`SettingError`] if they are not UTF-8. Binary ids can be given in hexadecimal digits, for instance.
+    pub fn from_utf8(id: &'a [u8]) -> Result<Self, SettingError> {
         match std::str::from_utf8(id) {
             Ok(id) => Ok(Self::new(id)),
-            Err(_) => Err(NameError::not_utf8("message id", id)),
+            Err(_) => Err(crate::node::not_utf8("message id", id)),
         }
     }
 

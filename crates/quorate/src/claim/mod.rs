@@ -37,8 +37,8 @@
 //! higher token is valid.
 //!
 //! Each claim carries its owner's token. A late worker can neither complete nor abandon a message that
-//! another worker holds; the error names that worker ([`CompleteError::TakenOver`],
-//! [`AbandonError::TakenOver`]). [`Claims::inspect`] reads the state of a message. [`Claims::reset`] makes
+//! another worker holds; the error names that worker
+//! ([`ClaimError::TakenOver`]). [`Claims::inspect`] reads the state of a message. [`Claims::reset`] makes
 //! it count as new.
 //!
 //! # Attempts
@@ -54,13 +54,13 @@
 //! # Payloads and idempotency keys
 //!
 //! A [`MessageId`] may carry a [`Fingerprint`] of its payload. The same id with another fingerprint is
-//! [`ClaimError::OtherPayload`], whether the message is claimed, free again, or done. [`Claims::once`] is
+//! [`ClaimError::OtherPayload`], whether the message is claimed, free again, or done. [`Claims::process_or_wait`] is
 //! for idempotency keys: a duplicate call waits until the first one ends, and gets its result.
 //!
 //! # Batches
 //!
-//! [`Claims::claim_many`] and [`complete_many`] send chunks of 256 ids, two chunks at a time.
-//! [`abandon_many`] sends one chunk after the other. A script call carries at most 64 ids. One invalid id
+//! [`Claims::claim_many`] and [`Claim::complete_many`] send chunks of 256 ids, two chunks at a time.
+//! [`Claim::abandon_many`] sends one chunk after the other. A script call carries at most 64 ids. One invalid id
 //! refuses the whole call before anything is claimed. Every other failure affects only its own id.
 //!
 //! # Size
@@ -95,20 +95,20 @@ mod many;
 mod message;
 mod outcome;
 mod process;
+mod record;
 mod slot;
 mod state;
 pub mod stream;
 mod votes;
 
 pub use claims::Claims;
-pub use complete::Completed;
 pub use dead_letter::DeadLetter;
-pub use error::{AbandonError, ClaimError, CompleteError, ProcessError, ResetError};
-pub use fingerprint::{Fingerprint, FingerprintError};
+pub use error::{ClaimError, ProcessError};
+pub use fingerprint::Fingerprint;
 pub use handle::{Claim, ClaimHandle};
-pub use many::{abandon_many, complete_many};
 pub use message::MessageId;
-pub use outcome::{ClaimOutcome, ClaimResult, DeadLettered, Done, IdempotentResult, Processed};
+pub use outcome::{ClaimOutcome, ClaimResult, Processed};
+pub use record::{DeadLettered, Done};
 pub use state::ClaimState;
 
 #[doc(hidden)]

@@ -1,8 +1,5 @@
-use super::Claim;
-use crate::{
-    env::WallTime,
-    node::{DoneRecord, FencingToken, Owner},
-};
+use super::{Claim, DeadLettered, Done};
+use crate::node::Owner;
 use std::{sync::Arc, time::Duration};
 
 /// The outcome of a claim.
@@ -22,28 +19,6 @@ pub enum ClaimOutcome {
     Done(Done),
     /// The attempt limit is reached and no attempt has completed it: the message is given up.
     DeadLettered(DeadLettered),
-}
-
-/// The record of a message that has been handled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
-    /// The handler's result.
-    pub result: Arc<str>,
-    /// The time of its completion, by the clock of the worker that completed it.
-    pub at: WallTime,
-    /// The token of the claim that completed it.
-    pub token: FencingToken,
-}
-
-/// The record of a message that has been given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadLettered {
-    /// The number of attempts that had begun.
-    pub attempts: u32,
-    /// The time at which the dead-letter hook took it. `None` until then: it will be handed over again.
-    pub at: Option<WallTime>,
-    /// The hook's result.
-    pub note: Arc<str>,
 }
 
 /// The outcome of [`Claims::process`](super::Claims::process). Only some outcomes allow the message to be acknowledged to its
@@ -97,32 +72,6 @@ impl Processed {
     }
 }
 
-/// The outcome of [`Claims::once`](super::Claims::once): the same for every caller with the same idempotency key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdempotentResult {
-    /// The handler's result, wherever it ran.
-    pub result: Arc<str>,
-    /// The time at which it was recorded.
-    pub at: WallTime,
-    /// True if the handler ran here, for this call.
-    pub first: bool,
-}
-
-impl Done {
-    pub(super) fn of(record: &DoneRecord) -> Self {
-        let at = WallTime::from_micros(record.at);
-        Self { result: Arc::clone(&record.result), at, token: record.token }
-    }
-}
-
-impl DeadLettered {
-    /// Returns the record as that of a dead letter, if it is one.
-    pub(super) fn of(record: &DoneRecord) -> Option<Self> {
-        let at = Some(WallTime::from_micros(record.at));
-        Some(Self { attempts: record.poisoned?, at, note: Arc::clone(&record.result) })
-    }
-}
-
 /// A result of a handler: nothing, or a short text that is kept with the done record.
 pub trait ClaimResult {
     /// Returns the text.
@@ -156,6 +105,7 @@ impl ClaimResult for Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{env::WallTime, node::FencingToken};
 
     #[test]
     fn a_message_may_be_acked_only_once_it_is_done_or_taken_by_the_hook() {

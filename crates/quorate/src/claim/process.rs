@@ -1,9 +1,8 @@
 use super::{
-    Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, IdempotentResult, MessageId,
-    ProcessError, Processed, votes::ClaimTally,
+    Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims, Done, MessageId, ProcessError,
+    Processed, votes::ClaimTally,
 };
 use crate::{
-    env::WallTime,
     lease::{Mode, RetryBackoff},
     node::{
         Resource,
@@ -58,12 +57,12 @@ impl Claims {
     ///
     /// # Cancel safety
     /// Dropping it drops the handler and abandons the message.
-    pub async fn once<'a, H, F, T, E>(
+    pub async fn process_or_wait<'a, H, F, T, E>(
         &self,
         message: impl Into<MessageId<'a>>,
         wait: Duration,
         handler: H,
-    ) -> Result<IdempotentResult, ProcessError<E>>
+    ) -> Result<Done, ProcessError<E>>
     where
         H: FnOnce(ClaimHandle) -> F,
         F: Future<Output = Result<T, E>>,
@@ -73,7 +72,7 @@ impl Claims {
         let resource = Resource::claim(&self.set, message.id()).map_err(|e| ClaimError::Acquire(e.into()))?;
         let env = self.quorum.env();
         let deadline = env.now() + wait;
-        let mut backoff = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Alone);
+        let mut backoff = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Exclusive);
         loop {
             backoff.attempts();
             let began = env.now();
@@ -82,12 +81,9 @@ impl Claims {
             let holder = match verdict.outcome {
                 Ok(ClaimOutcome::Claimed(claim)) => {
                     backoff.won();
-                    let (result, at) = self.handle(claim, handler).await?;
-                    return Ok(IdempotentResult { result, at, first: true });
+                    return self.handle(claim, handler).await;
                 }
-                Ok(ClaimOutcome::Done(done)) => {
-                    return Ok(IdempotentResult { result: done.result, at: done.at, first: false });
-                }
+                Ok(ClaimOutcome::Done(done)) => return Ok(done),
                 Ok(ClaimOutcome::DeadLettered(dead)) => {
                     return Err(ProcessError::DeadLettered {
                         id: message.id().into(),
@@ -106,11 +102,7 @@ impl Claims {
         }
     }
 
-    async fn handle<H, F, T, E>(
-        &self,
-        claim: Claim,
-        handler: H,
-    ) -> Result<(Arc<str>, WallTime), ProcessError<E>>
+    async fn handle<H, F, T, E>(&self, claim: Claim, handler: H) -> Result<Done, ProcessError<E>>
     where
         H: FnOnce(ClaimHandle) -> F,
         F: Future<Output = Result<T, E>>,
@@ -125,8 +117,8 @@ impl Claims {
             Ok(result) => {
                 // A result that is too long is cut: an error here would cause the work to be repeated.
                 let result = cut(result.text(), RESULT_MAX);
-                let completed = claim.complete(result).await?;
-                Ok((result.into(), completed.at))
+                let recorded = claim.record(result).await.map_err(ProcessError::NotRecorded)?;
+                Ok(recorded.0)
             }
             Err(error) => {
                 let id = Arc::clone(claim.id());

@@ -9,7 +9,7 @@
 //! leave a slot that no worker can take any more. The leader then closes the generation as lost.
 
 use super::{
-    CompleteError, Completed,
+    ClaimError, Done,
     complete::{Ending, complete},
     votes::ClaimData,
 };
@@ -188,7 +188,7 @@ impl Slots {
         let nodes = quorum.pool().len();
         let shown = |look: Inspection| Shown {
             free: look.answered - look.named.iter().map(|(_, times)| times).sum::<usize>() >= majority(nodes),
-            holder: look.holder.map(|holder| holder.owner),
+            holder: look.holder,
             counted: look.begun.is_some_and(|begun| begun.attempts > 0),
             ended: look.done,
         };
@@ -309,11 +309,11 @@ impl SlotClaim {
     /// Records the end of the slot on every node, and ends the claim. Only the slot's owner calls this (R11).
     ///
     /// # Errors
-    /// [`CompleteError`]. Fewer nodes than a majority may have the end.
-    pub(crate) async fn complete(&self, result: &str) -> Result<Completed, CompleteError> {
+    /// [`ClaimError`]. Fewer nodes than a majority may have the end.
+    pub(crate) async fn complete(&self, result: &str) -> Result<(Done, usize), ClaimError> {
         let record = DoneRecord { result: result.into(), ..DoneRecord::default() };
         let ending = Ending { lease: &self.lease, record, retention: self.keep };
-        complete(vec![ending]).await.pop().unwrap_or(Err(CompleteError::Superseded))
+        complete(vec![ending]).await.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
     /// Ends the claim without a release: it is free once its TTL has passed. For work that may go on after the handler.
@@ -330,7 +330,7 @@ impl SlotClaim {
                 owner: self.lease.owner().clone(),
                 attempts: 1,
                 payload: None,
-                back: false,
+                withdraw: false,
                 keep: self.keep,
             };
             self.quorum.pool().ask_until(

@@ -1,8 +1,8 @@
 //! Inspecting the stored state of a message, and resetting it.
 
-use super::{ClaimError, Claims, DeadLettered, Done, Fingerprint, ResetError};
+use super::{ClaimError, Claims, DeadLettered, Done, Fingerprint};
 use crate::{
-    lease::{AcquireError, InspectError},
+    lease::AcquireError,
     node::{Owner, Reply, Request, Resource},
     vote::{Answer, NodeOutcome},
 };
@@ -49,8 +49,7 @@ impl Claims {
     pub async fn inspect(&self, id: &str) -> Result<ClaimState, ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(AcquireError::from)?;
         let look = crate::lease::inspect(self.quorum.inner(), &resource).await;
-        let look =
-            look.map_err(|InspectError { resource, report }| AcquireError::lost(resource, false, report))?;
+        let look = look.map_err(|report| AcquireError::lost(resource, false, report))?;
         if let Some(done) = &look.done {
             return Ok(DeadLettered::of(done)
                 .map_or_else(|| ClaimState::Done(Done::of(done)), ClaimState::DeadLettered));
@@ -60,45 +59,51 @@ impl Claims {
         if look.holder.is_none() && !look.contended {
             return Ok(ClaimState::Free { attempts, payload });
         }
-        let remaining = look.holder.as_ref().and_then(|holder| holder.remaining);
-        Ok(ClaimState::Claimed { by: look.holder.map(|holder| holder.owner), remaining, attempts, payload })
+        Ok(ClaimState::Claimed { by: look.holder, remaining: look.remaining, attempts, payload })
     }
 
     /// Makes a message count as new: removes the record that it was given up, the count of its attempts,
     /// and the fingerprint of its payload. Refused while a worker holds the message, and if it is done.
     ///
     /// # Errors
-    /// [`ResetError`]. Every node must confirm, since a node that has not been reset would still report the
-    /// message as given up. If a node is unreachable the result is [`ResetError::Partly`]: call it again.
+    /// [`ClaimError`]. Every node must confirm, since a node that has not been reset would still report the
+    /// message as given up. If a node is unreachable the result is [`ClaimError::NoMajority`]: call it again.
     ///
     /// # Cancel safety
     /// Dropping it leaves the message reset on all nodes, some, or none. Calling it again continues from
     /// there.
-    pub async fn reset(&self, id: &str) -> Result<(), ResetError> {
+    pub async fn reset(&self, id: &str) -> Result<(), ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
         let keep = self.params()?.keep;
         let pool = self.quorum.pool();
-        let mut votes = pool.ask_all(|_| Request::Forgive { resource: resource.clone(), keep });
+        let mut votes = pool.ask_all(|_| Request::ResetAttempts { resource: resource.clone(), keep });
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
-        let (mut forgiven, mut ended) = (0, None);
+        let (mut reset, mut ended) = (0, None);
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             match vote.answer {
-                Answer::Reply(Reply::Forgiven) => forgiven += 1,
+                Answer::Reply(Reply::AttemptsReset) => reset += 1,
                 Answer::Reply(Reply::Done(done)) => ended = Some(done),
                 _ => {}
             }
         }
         if let Some(done) = ended {
-            return Err(ResetError::AlreadyDone(done));
+            return Err(ClaimError::ended(&done));
         }
-        if forgiven == pool.len() {
+        if reset == pool.len() {
             return Ok(());
         }
         let report = pool.report(outcomes);
         match report.holder() {
-            Some(holder) => Err(ResetError::InProgress { holder: holder.clone() }),
-            None => Err(ResetError::Partly { forgiven, report }),
+            Some(holder) => Err(ClaimError::InProgress { holder: holder.clone() }),
+            None => {
+                let nodes = pool.len();
+                let reason = format!(
+                    "the message was reset on {reset} of {nodes} nodes; the others may still report that it is given up, \
+                     so try again"
+                );
+                Err(report.of(reason).into())
+            }
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The settings on which all workers of a node set agree, checked when a quorum is built.
 
 mod quorum_config;
-mod setting_error;
 mod shared;
 
+pub use crate::setting_error::SettingError;
 pub use quorum_config::QuorumConfig;
-pub use setting_error::SettingError;
 pub use shared::{SettingMismatch, SharedSettings};
 
 /// Returns the size of a majority of `nodes` nodes: ⌊N/2⌋ + 1.

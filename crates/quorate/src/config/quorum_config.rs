@@ -59,6 +59,7 @@ pub struct QuorumConfig {
     pub only_looks: bool,
     /// The safety mechanisms that this worker leaves out, to test the tests. Default none.
     #[cfg(feature = "sabotage")]
+    #[doc(hidden)]
     pub sabotage: Vec<Sabotage>,
 }
 
@@ -305,8 +306,8 @@ impl QuorumConfig {
     }
 
     /// Returns whether `holder` is a reservation for this worker.
-    pub(crate) fn is_heir_of(&self, holder: &Owner) -> bool {
-        holder.reserved_for().is_some_and(|heir| *heir == *self.worker)
+    pub(crate) fn is_successor_of(&self, holder: &Owner) -> bool {
+        holder.reserved_for().is_some_and(|successor| *successor == *self.worker)
     }
 }
 

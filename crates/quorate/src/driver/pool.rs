@@ -10,7 +10,7 @@ use crate::{
     node::{Cause, Listen, Node, NodeTime, Owner, Request, Resource},
     sabotage::Sabotage,
     trust::{Marker, NodeRegistry, NodeState, NodeStatus, TrustPolicy},
-    vote::{Answer, NodeOutcome, ReplyTo, Report, Vote, VoteReceiver, vote_channel},
+    vote::{Answer, NoMajority, NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},
 };
 use std::{fmt, sync::Arc};
 use tokio::sync::{mpsc, watch};
@@ -223,7 +223,7 @@ impl NodePool {
 
     /// Returns the outcome of each node, for an error. A round ends with its verdict, so some nodes may not have answered
     /// by then: for such a node the report names the reason why it cannot vote, where it is known.
-    pub(crate) fn report(&self, outcomes: impl IntoIterator<Item = NodeOutcome>) -> Report {
+    pub(crate) fn report(&self, outcomes: impl IntoIterator<Item = NodeOutcome>) -> NoMajority {
         let status = self.status();
         let named = |(status, outcome): (NodeStatus, NodeOutcome)| {
             let outcome = match outcome {
@@ -232,16 +232,16 @@ impl NodePool {
             };
             (status.name, outcome)
         };
-        Report { needed: self.majority(), nodes: status.into_iter().zip(outcomes).map(named).collect() }
+        NoMajority::new(self.majority(), status.into_iter().zip(outcomes).map(named).collect())
     }
 
     /// Returns the state of each node as a report, in which a node that votes has *agreed*.
-    pub(crate) fn report_of(&self, nodes: &[NodeStatus]) -> Report {
+    pub(crate) fn report_of(&self, nodes: &[NodeStatus]) -> NoMajority {
         let outcome = |node: &NodeStatus| match node.state {
             NodeState::Trusted => (Arc::clone(&node.name), NodeOutcome::Granted),
             _ => (Arc::clone(&node.name), NodeOutcome::of_state(&node.state)),
         };
-        Report { needed: self.majority(), nodes: nodes.iter().map(outcome).collect() }
+        NoMajority::new(self.majority(), nodes.iter().map(outcome).collect())
     }
 
     /// Returns whether a majority of the nodes could vote at one time since this worker started.

@@ -4,7 +4,7 @@ use crate::{
         message::DriverMessage,
     },
     env::{BootTime, Env},
-    node::{BatchReply, Cause, Freed, Hello, Node, Nudge, Push, Session},
+    node::{BatchReply, Cause, Hello, Node, Push, PushSender, ReleasedLease, Session},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// The most messages taken from the mailbox at a time.
 const MESSAGES_MAX: usize = 1024;
 
-type OnRelease = Box<dyn Fn(&Freed, u32) + Send + Sync>;
+type OnRelease = Box<dyn Fn(&ReleasedLease, u32) + Send + Sync>;
 type BatchReplyFuture = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
 type SessionOpening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
 
@@ -50,7 +50,7 @@ pub(crate) struct DriverChannels {
 
 /// Serves one node until every sender of messages is gone, or until a flush is requested and done.
 pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: DriverChannels) {
-    let (_, pushes) = Nudge::channel();
+    let (_, pushes) = PushSender::channel();
     let mut driver = Driver {
         node: &node,
         env: &env,
@@ -133,9 +133,9 @@ impl<N: Node> Driver<'_, N> {
         for command in self.core.step(now) {
             match command {
                 Command::Open => {
-                    let (nudge, pushes) = Nudge::channel();
+                    let (push_sender, pushes) = PushSender::channel();
                     self.pushes = pushes;
-                    self.opening = Some(self.node.open(nudge).boxed());
+                    self.opening = Some(self.node.open(push_sender).boxed());
                 }
                 Command::Close => self.close(),
                 Command::Listen(listen) => {
@@ -175,7 +175,7 @@ impl<N: Node> Driver<'_, N> {
 
     fn pushed(&mut self, push: Push, channels: &DriverChannels) {
         match push {
-            Push::Released { freed, told: notified } if self.core.listens_for(&freed.resource) => {
+            Push::Released { lease: freed, notified } if self.core.listens_for(&freed.resource) => {
                 (channels.on_release)(&freed, notified);
             }
             Push::Released { .. } => {}

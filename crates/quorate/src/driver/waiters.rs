@@ -1,4 +1,4 @@
-use crate::{driver::wake_queue::WakeQueue, node::Freed};
+use crate::{driver::wake_queue::WakeQueue, node::ReleasedLease};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
@@ -19,7 +19,7 @@ impl WaiterRegistry {
     }
 
     /// Takes a node's report of a release, which it sent to `notified` sessions.
-    pub(crate) fn on_release(&self, node: usize, freed: &Freed, notified: u32) {
+    pub(crate) fn on_release(&self, node: usize, freed: &ReleasedLease, notified: u32) {
         if let Some(notify) = self.wake_queue().on_release(node, freed, notified) {
             self.reported.store(true, Ordering::Relaxed);
             notify.notify_one();

@@ -1,4 +1,4 @@
-use crate::node::{Freed, Owner, Resource};
+use crate::node::{Owner, ReleasedLease, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The most releases of one resource that are counted at a time. The oldest is dropped first. More are under way only if a
@@ -77,7 +77,7 @@ impl<W: Clone> WakeQueue<W> {
     }
 
     /// Counts a node's report of a release, which it sent to `notified` sessions. Returns the waiter to be notified.
-    pub(crate) fn on_release(&mut self, node: usize, freed: &Freed, notified: u32) -> Option<W> {
+    pub(crate) fn on_release(&mut self, node: usize, freed: &ReleasedLease, notified: u32) -> Option<W> {
         let queue = self.queues.get_mut(&freed.resource)?;
         let nodes = queue.nodes_that_released(&freed.owner);
         if nodes.iter().any(|(other, _)| *other == node) {
@@ -155,8 +155,8 @@ mod tests {
         Resource::lock(name).unwrap()
     }
 
-    fn freed(owner: u64) -> Freed {
-        Freed { resource: resource("r"), owner: Owner::sign("w", owner, 0) }
+    fn freed(owner: u64) -> ReleasedLease {
+        ReleasedLease { resource: resource("r"), owner: Owner::sign("w", owner, 0) }
     }
 
     fn wake(owner: u64) -> Wake {
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn later_readers_have_the_same_owner_and_each_release_wakes_a_waiter() {
         let mut wake_queue = wake_queue(&['a']);
-        let readers = Freed { resource: resource("r"), owner: Owner::from_node(Owner::READERS) };
+        let readers = ReleasedLease { resource: resource("r"), owner: Owner::from_node(Owner::READERS) };
         for _ in 0..3 {
             let notified: Vec<char> =
                 (0..5).filter_map(|node| wake_queue.on_release(node, &readers, 1)).collect();
@@ -227,7 +227,7 @@ mod tests {
         }
         assert!(wake_queue.queues[&resource("r")].releases.len() <= RELEASES_MAX);
         assert_eq!(report(&mut wake_queue, &[0, 1, 3], 7), ['a'], "the reports of the others still count");
-        let elsewhere = Freed { resource: resource("s"), owner: Owner::sign("w", 0, 0) };
+        let elsewhere = ReleasedLease { resource: resource("s"), owner: Owner::sign("w", 0, 0) };
         assert_eq!((0..3).filter_map(|node| wake_queue.on_release(node, &elsewhere, 1)).count(), 0);
         assert!(!wake_queue.queues.contains_key(&resource("s")), "there is no waiter for it");
     }

@@ -275,7 +275,7 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
         wait_for_turn(election, env).await;
         match lock.acquire().await {
             Ok(lease) => return Ok(lease),
-            Err(error @ (AcquireError::Name(_) | AcquireError::Setting(_) | AcquireError::Closed)) => {
+            Err(error @ (AcquireError::Setting(_) | AcquireError::Closed)) => {
                 return Err(ElectionError::Acquire(error));
             }
             Err(error) if error.is_permanent() && !election.quorum().pool().has_had_quorum() => {
@@ -306,7 +306,7 @@ async fn wait_for_turn(election: &Election, env: &Env) {
         let Some(resource) = election.resource() else { return };
         let config = election.quorum().config();
         let is_ours =
-            |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| config.is_heir_of(&holder.owner));
+            |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| config.is_successor_of(holder));
         let is_led = |seen: &Inspection| seen.holder.is_some() || seen.contended;
         loop {
             match election.quorum().inspect(resource).await {

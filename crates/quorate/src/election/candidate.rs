@@ -1,10 +1,11 @@
 use super::{
-    ElectionEvent, ElectionEvents, Leader, Observer, Term, events::EventBroadcast, known_leader::KnownLeader,
+    ElectionEvent, Leader, Observer, Term, events::EventBroadcast, known_leader::KnownLeader,
     restart::OnError,
 };
 use crate::{
-    lease::{Health, LeaseOptions, Lock, lease_options},
-    node::{NameError, Owner, Resource},
+    config::SettingError,
+    lease::{Events, Health, LeaseOptions, Lock, lease_options},
+    node::{Owner, Resource},
     quorum::Quorum,
 };
 use std::{
@@ -57,7 +58,7 @@ pub struct Election {
 struct Shared {
     quorum: Quorum,
     group: Arc<str>,
-    resource: Result<Resource, NameError>,
+    resource: Result<Resource, SettingError>,
     running: AtomicBool,
     term: Mutex<Option<Term>>,
     events: EventBroadcast,
@@ -195,20 +196,20 @@ impl Election {
     }
 
     /// Returns the events of this candidate from now on.
-    pub fn events(&self) -> ElectionEvents {
+    pub fn events(&self) -> Events<ElectionEvent> {
         self.shared.events.join()
     }
 
     /// Returns an observer of the leadership, for a program that does not campaign.
     ///
     /// # Errors
-    /// [`NameError`] where the group's name cannot be used.
-    pub fn observe(&self) -> Result<Observer, NameError> {
+    /// [`SettingError`] where the group's name cannot be used.
+    pub fn observe(&self) -> Result<Observer, SettingError> {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
     /// Returns the lock that the leader holds. Each attempt that finds another leader notes it.
-    pub(super) fn lock(&self) -> Result<Lock, NameError> {
+    pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
         let election = self.clone();
         let on_holder = move |holder: &Owner, remaining| election.note_holder(holder, remaining);

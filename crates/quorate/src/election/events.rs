@@ -1,4 +1,4 @@
-use crate::node::FencingToken;
+use crate::{lease::Events, node::FencingToken};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc;
 
@@ -31,33 +31,19 @@ pub enum ElectionEvent {
     Lost(FencingToken),
 }
 
-/// The events of one candidate from the subscription on. Ends with the election.
-#[derive(Debug)]
-pub struct ElectionEvents(mpsc::UnboundedReceiver<ElectionEvent>);
-
-impl ElectionEvents {
-    /// Returns the next event; `None` once the election is gone.
-    ///
-    /// # Cancel safety
-    /// Safe: no event is lost.
-    pub async fn next(&mut self) -> Option<ElectionEvent> {
-        self.0.recv().await
-    }
-}
-
 /// Sends each event to every subscriber.
 #[derive(Debug, Default)]
 pub(super) struct EventBroadcast(Mutex<Vec<mpsc::UnboundedSender<ElectionEvent>>>);
 
 impl EventBroadcast {
-    pub(super) fn join(&self) -> ElectionEvents {
+    pub(super) fn join(&self) -> Events<ElectionEvent> {
         let (sender, events) = mpsc::unbounded_channel();
         let mut subscribers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Without this, subscribers that have gone would pile up while there is no event.
         subscribers.retain(|one| !one.is_closed());
         subscribers.push(sender);
         drop(subscribers);
-        ElectionEvents(events)
+        Events::new(events)
     }
 
     pub(super) fn emit(&self, event: ElectionEvent) {

@@ -1,8 +1,8 @@
 use crate::{
     env::WallTime,
-    lease::InspectError,
     node::{FencingToken, Resource},
     quorum::Quorum,
+    vote::NoMajority,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -39,19 +39,19 @@ impl Observer {
     /// Asks the nodes for the leader.
     ///
     /// # Errors
-    /// [`InspectError`] where fewer than a majority answered.
+    /// [`NoMajority`] where fewer than a majority answered.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
-    pub async fn leader(&mut self) -> Result<Option<Leader>, InspectError> {
+    pub async fn leader(&mut self) -> Result<Option<Leader>, NoMajority> {
         let seen = self.quorum.inspect(&self.resource).await?;
         // There is no leader yet under a lease that is reserved for a successor.
-        let holder = seen.holder.filter(|holder| holder.owner.reserved_for().is_none());
+        let holder = seen.holder.filter(|holder| holder.reserved_for().is_none());
         let leader = holder.map(|holder| {
-            let worker: Arc<str> = holder.owner.worker().into();
+            let worker: Arc<str> = holder.worker().into();
             let same = self.last.as_ref().filter(|last| last.worker == worker && last.term == seen.token);
             let seen_since = same.map_or_else(|| self.quorum.env().wall(), |last| last.seen_since);
-            Leader { worker, term: seen.token, seen_since, remaining: holder.remaining }
+            Leader { worker, term: seen.token, seen_since, remaining: seen.remaining }
         });
         self.last.clone_from(&leader);
         Ok(leader)
@@ -61,11 +61,11 @@ impl Observer {
     /// returns at once.
     ///
     /// # Errors
-    /// [`InspectError`] where fewer than a majority answered; call it again to go on.
+    /// [`NoMajority`] where fewer than a majority answered; call it again to go on.
     ///
     /// # Cancel safety
     /// Safe: no change is lost.
-    pub async fn change(&mut self) -> Result<Option<Leader>, InspectError> {
+    pub async fn change(&mut self) -> Result<Option<Leader>, NoMajority> {
         let key = |leader: &Option<Leader>| leader.as_ref().map(|l| (Arc::clone(&l.worker), l.term));
         loop {
             let before = key(&self.last);

@@ -1,9 +1,9 @@
 use super::{Leader, Observer};
 use crate::{
-    lease::{InspectError, request_release},
+    lease::request_release,
     node::{FencingToken, Owner},
     plain::plain,
-    vote::Report,
+    vote::NoMajority,
 };
 use std::time::Duration;
 
@@ -17,22 +17,13 @@ const SUCCESSOR: Duration = Duration::from_secs(1);
 /// The time by which a resign request outlives the wait for it.
 const REQUEST_OUTLIVES_WAIT: Duration = Duration::from_secs(1);
 
-/// The result of [`Observer::ask_to_resign`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resigned {
-    /// The leader that resigned.
-    pub who: Leader,
-    /// The leader now, if one was elected within a second.
-    pub successor: Option<Leader>,
-}
-
 /// The reason why no leader resigned.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResignError {
     /// There is no leader.
     #[error("the group {group} has no leader")]
-    NobodyLeads {
+    NoLeader {
         /// The group.
         group: String,
     },
@@ -44,18 +35,12 @@ pub enum ResignError {
         /// The leader now.
         leader: Leader,
     },
-    /// Too few nodes answered.
+    /// Too few nodes answered, or too few accepted the resign request.
     #[error(transparent)]
-    Inspect(#[from] InspectError),
-    /// Too few nodes accepted the resign request.
-    #[error("a majority of nodes did not accept the resign request: {report}")]
-    NotTold {
-        /// The outcome of each node.
-        report: Report,
-    },
+    NoMajority(#[from] NoMajority),
     /// The leader goes on: it may be cut off from the nodes, be stuck, or not allow remote resignation.
     #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or not allow remote resignation", plain(&leader.worker, NAME_MAX), term_of(leader))]
-    NotObeyed {
+    LeadsOn {
         /// The leader.
         leader: Leader,
         /// The time that was waited.
@@ -71,7 +56,7 @@ fn term_of(leader: &Leader) -> String {
 enum Seen {
     /// The leader, and the owner token of its lease.
     Leads(Owner, Leader),
-    Nobody,
+    NoLeader,
     /// Only a minority names a holder: one that is being elected, or one of which too few nodes know.
     Unclear,
 }
@@ -85,6 +70,8 @@ impl Observer {
     /// leader that is cut off, is stuck, or does not allow it ([`Election::allow_remote_resign`](super::Election::allow_remote_resign))
     /// leads on. The group may elect the same worker again after its back-off, if no other candidate campaigns.
     ///
+    /// Returns the leader that resigned, and the leader now, if one was elected within a second.
+    ///
     /// # Errors
     /// [`ResignError`].
     ///
@@ -94,7 +81,7 @@ impl Observer {
         &mut self,
         term: Option<FencingToken>,
         wait: Duration,
-    ) -> Result<Resigned, ResignError> {
+    ) -> Result<(Leader, Option<Leader>), ResignError> {
         let env = self.quorum.env().clone();
         let began = env.now();
         let mut first = self.holder().await?;
@@ -104,20 +91,20 @@ impl Observer {
         }
         let Seen::Leads(owner, who) = first else {
             let group = self.resource.key().trim_start_matches("election/").to_owned();
-            return Err(ResignError::NobodyLeads { group });
+            return Err(ResignError::NoLeader { group });
         };
         if let Some(asked) = term.filter(|asked| who.term != Some(*asked)) {
             return Err(ResignError::OtherTerm { asked, leader: who });
         }
         let lasts = wait + REQUEST_OUTLIVES_WAIT;
         let accepted = request_release(self.quorum.inner(), &self.resource, &owner, lasts).await;
-        accepted.map_err(|report| ResignError::NotTold { report })?;
+        accepted.map_err(|report| report.of("a majority of nodes did not accept the resign request"))?;
         let mut gone_at = None;
         loop {
             match self.holder().await {
                 Ok(Seen::Leads(now, _)) if now == owner => {}
-                Ok(Seen::Leads(_, successor)) => return Ok(Resigned { who, successor: Some(successor) }),
-                Ok(Seen::Nobody) => gone_at = gone_at.or(Some(env.now())),
+                Ok(Seen::Leads(_, successor)) => return Ok((who, Some(successor))),
+                Ok(Seen::NoLeader) => gone_at = gone_at.or(Some(env.now())),
                 Ok(Seen::Unclear) => {}
                 Err(error) if error.is_permanent() => return Err(error.into()),
                 // The next look may succeed.
@@ -125,28 +112,28 @@ impl Observer {
             }
             match gone_at {
                 Some(gone) if env.now() >= (gone + SUCCESSOR).min((began + wait).max(gone)) => {
-                    return Ok(Resigned { who, successor: None });
+                    return Ok((who, None));
                 }
                 None if env.now() >= began + wait => {
-                    return Err(ResignError::NotObeyed { leader: who, waited: wait });
+                    return Err(ResignError::LeadsOn { leader: who, waited: wait });
                 }
                 _ => env.sleep(LOOK_EVERY).await,
             }
         }
     }
 
-    async fn holder(&self) -> Result<Seen, InspectError> {
+    async fn holder(&self) -> Result<Seen, NoMajority> {
         let seen = self.quorum.inspect(&self.resource).await?;
         let contended = seen.contended;
-        let Some(holder) = seen.holder.filter(|holder| holder.owner.reserved_for().is_none()) else {
-            return Ok(if contended { Seen::Unclear } else { Seen::Nobody });
+        let Some(owner) = seen.holder.filter(|owner| owner.reserved_for().is_none()) else {
+            return Ok(if contended { Seen::Unclear } else { Seen::NoLeader });
         };
         let leader = Leader {
-            worker: holder.owner.worker().into(),
+            worker: owner.worker().into(),
             term: seen.token,
             seen_since: self.quorum.env().wall(),
-            remaining: holder.remaining,
+            remaining: seen.remaining,
         };
-        Ok(Seen::Leads(holder.owner, leader))
+        Ok(Seen::Leads(owner, leader))
     }
 }

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     env::{BootTime, Env},
-    lease::{LeaseEvent, LeaseEvents, resign_requested},
+    lease::{Events, LeaseEvent, resign_requested},
 };
 use futures_util::{
     FutureExt,
@@ -18,7 +18,7 @@ pub(super) async fn tend<E, S>(
     election: &Election,
     term: &Term,
     mut work: BoxFuture<'_, WorkResult<E>>,
-    events: &mut LeaseEvents,
+    events: &mut Events<LeaseEvent>,
     mut shutdown: Pin<&mut S>,
 ) -> End<E>
 where

@@ -1,7 +1,7 @@
 use crate::{
     config::QuorumConfig,
     env::{BootTime, Env, ScopedTask, WallTime},
-    lease::{Lease, LeaseLost, StepDownCause, TransferError},
+    lease::{Lease, LeaseError, LeaseLost, StepDownCause},
     node::FencingToken,
     quorum::Quorum,
 };
@@ -143,8 +143,8 @@ impl Term {
     /// Does not wait: the result is reported as [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
     ///
     /// # Errors
-    /// [`TransferError`] where no worker can have that name, or the term has ended: then nothing happens.
-    pub fn transfer_to(&self, worker: &str) -> Result<(), TransferError> {
+    /// [`LeaseError`] where no worker can have that name, or the term has ended: then nothing happens.
+    pub fn transfer_to(&self, worker: &str) -> Result<(), LeaseError> {
         QuorumConfig::validate_worker("the successor", worker)?;
         self.fencing_token()?;
         *self.0.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.into());

@@ -1,4 +1,12 @@
-//! Clocks, timers, tasks and randomness: the only interface to the operating system's time and scheduling.
+//! Points in time: [`BootTime`] for how long something lasts on one machine, and [`WallTime`] for the time of day.
+//!
+//! ```
+//! use quorate::env::WallTime;
+//! use std::time::{Duration, SystemTime};
+//!
+//! let due = WallTime::from(SystemTime::now()) + Duration::from_secs(60);
+//! println!("due at {due}");
+//! ```
 //!
 //! # What is not guaranteed
 //!
@@ -6,7 +14,7 @@
 //! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the time of a
 //! node shows that. [`WallTime`] may step in either direction at any time.
 //!
-//! # Reasons for one interface
+//! # One interface to the operating system
 //!
 //! The simulation runs the shipped code with a fixed seed, and gives every worker a clock of its own. So the library reads
 //! clocks, starts tasks, sleeps and draws random numbers only through [`Env`]. `clippy.toml` forbids the other ways.
@@ -16,7 +24,9 @@ mod scoped;
 mod system;
 
 pub use clock::{BootTime, WallTime};
+#[doc(hidden)]
 pub use scoped::ScopedTask;
+#[doc(hidden)]
 pub use system::SystemWorld;
 pub(crate) use system::host_name;
 
@@ -25,6 +35,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The clocks, timers, tasks and randomness that a worker uses. Implemented by [`SystemWorld`] and by simulations.
+#[doc(hidden)]
 pub trait World: Debug + Send + Sync + 'static {
     /// Reads the boot clock. It is monotonic, and counts while the machine sleeps.
     fn now(&self) -> BootTime;
@@ -43,6 +54,7 @@ pub trait World: Debug + Send + Sync + 'static {
 
 /// A handle to a [`World`] and to the tasks that one owner has started in it.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Env {
     world: Arc<dyn World>,
     tasks: TaskTracker,

@@ -1,8 +1,7 @@
 use crate::{
     env::BootTime,
     lease::{
-        deadline::LeaseDeadline, error::ExtendError, event::LeaseEvent, heartbeat::Health,
-        params::LeaseParams,
+        deadline::LeaseDeadline, error::LeaseError, event::LeaseEvent, heartbeat::Health, params::LeaseParams,
     },
     node::{FencingToken, Owner, Resource},
     vote::{Grant, ReplyTo, VoteReceiver},
@@ -24,7 +23,7 @@ pub(crate) enum RenewerCommand {
     /// End the lease by `until`, and renew it only while `heartbeat` is good.
     Limit { id: u64, until: Option<BootTime>, heartbeat: Option<Health> },
     /// Renew the lease now, and report the result.
-    Extend { id: u64, done: oneshot::Sender<Result<(), ExtendError>> },
+    Extend { id: u64, done: oneshot::Sender<Result<(), LeaseError>> },
     /// Report the events of a lease from now on, its present state first.
     Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
 }

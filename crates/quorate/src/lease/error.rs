@@ -1,9 +1,8 @@
 use crate::{
     config::SettingError,
-    node::{NameError, Resource},
-    vote::{NodeOutcome, Report},
+    node::Resource,
+    vote::{NoMajority, NodeOutcome},
 };
-use std::sync::Arc;
 
 /// The reason why a lock was not acquired. Contention is an outcome of `try_acquire`; it is an error of `acquire` only, once its
 /// wait is over.
@@ -30,10 +29,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The name cannot be used.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// A setting cannot be used.
+    /// A setting, or the name, cannot be used.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// Another client held it until the wait was over.
@@ -42,7 +38,7 @@ pub enum AcquireError {
         /// The lock.
         resource: Resource,
         /// The outcome of each node in the last round.
-        report: Report,
+        report: NoMajority,
     },
     /// Too few nodes answered.
     #[error("no quorum for {resource}: {report}")]
@@ -50,7 +46,7 @@ pub enum AcquireError {
         /// The lock.
         resource: Resource,
         /// The outcome of each node in the last round.
-        report: Report,
+        report: NoMajority,
     },
     /// Too few of the nodes that answered may vote.
     #[error("no trusted quorum for {resource}: {report}")]
@@ -58,7 +54,7 @@ pub enum AcquireError {
         /// The lock.
         resource: Resource,
         /// The outcome of each node in the last round.
-        report: Report,
+        report: NoMajority,
     },
     /// The quorum has been closed.
     #[error("the quorum is closed")]
@@ -67,7 +63,7 @@ pub enum AcquireError {
 
 impl AcquireError {
     /// Returns the error of a lost round, by what prevented a majority.
-    pub(crate) fn lost(resource: Resource, contended: bool, report: Report) -> Self {
+    pub(crate) fn lost(resource: Resource, contended: bool, report: NoMajority) -> Self {
         let untrusted = report.count(|outcome| matches!(outcome, NodeOutcome::Untrusted(_)));
         let silent = report.count(|o| matches!(o, NodeOutcome::Unreachable(_) | NodeOutcome::Pending));
         match (contended, untrusted > 0 && untrusted >= silent) {
@@ -95,7 +91,7 @@ impl AcquireError {
     /// Returns whether only an operator, or other code, can fix it: trying again will not help.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Name(_) | Self::Setting(_) | Self::Closed => true,
+            Self::Setting(_) | Self::Closed => true,
             Self::Contended { .. } => false,
             Self::Unreachable { report, .. } | Self::Untrusted { report, .. } => report.is_permanent(),
         }
@@ -104,7 +100,6 @@ impl AcquireError {
     /// The kind of the error, for a log that reports each kind once.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Self::Name(_) => "name",
             Self::Setting(_) => "setting",
             Self::Contended { .. } => "contended",
             Self::Unreachable { .. } => "unreachable",
@@ -114,7 +109,7 @@ impl AcquireError {
     }
 
     /// Returns the outcome of each node, where a round was run.
-    pub fn report(&self) -> Option<&Report> {
+    pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Contended { report, .. }
             | Self::Unreachable { report, .. }
@@ -140,38 +135,20 @@ impl AcquireError {
 #[error("the lease is no longer held")]
 pub struct LeaseLost;
 
-/// The error of an extension that did not reach a majority. The lease is valid until its deadline, and extensions are retried.
+/// The reason why a held lease was not extended, downgraded or transferred.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ExtendError {
+pub enum LeaseError {
     /// The lease had ended before.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
-    /// Too few nodes extended it; or none was asked, since the lease's `renew_while` returned false.
-    #[error("the extension did not reach a majority: {0}")]
-    NoMajority(Report),
-}
-
-/// The error of a writer's lease that did not become a reader's. It has ended all the same.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DowngradeError {
-    /// The lease had ended before.
+    /// No worker can have the name that was given for the successor.
     #[error(transparent)]
-    Lost(#[from] LeaseLost),
+    Successor(#[from] SettingError),
     /// Too few nodes changed it.
-    #[error("the lease is over, and did not become a reader's: {0}")]
-    NoMajority(Report),
+    #[error(transparent)]
+    NoMajority(#[from] NoMajority),
     /// The quorum has been closed.
     #[error("the quorum is closed")]
     Closed,
-}
-
-/// The error of a release that fewer than a majority of nodes confirmed in time. The lease has ended; the next holder may have to
-/// wait for the TTL.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the lease is over, but its release did not reach a majority in time: {report}")]
-pub struct ReleaseError {
-    /// The outcome of each node.
-    pub report: Arc<Report>,
 }

@@ -13,12 +13,15 @@ pub enum LeaseEvent {
     Lost,
 }
 
-/// The events of one lease, beginning with its state at the time of the subscription. Ends after [`LeaseEvent::Lost`].
+/// A subscription to the events of a lease or an election.
+///
+/// Of a lease it begins with the state at the time of the subscription, and ends after [`LeaseEvent::Lost`]. Of an election
+/// it begins with the next event, and ends with the election.
 #[derive(Debug)]
-pub struct LeaseEvents(mpsc::UnboundedReceiver<LeaseEvent>);
+pub struct Events<E>(mpsc::UnboundedReceiver<E>);
 
-impl LeaseEvents {
-    pub(super) fn new(events: mpsc::UnboundedReceiver<LeaseEvent>) -> Self {
+impl<E> Events<E> {
+    pub(crate) fn new(events: mpsc::UnboundedReceiver<E>) -> Self {
         Self(events)
     }
 
@@ -26,7 +29,7 @@ impl LeaseEvents {
     ///
     /// # Cancel safety
     /// Safe: no event is lost.
-    pub async fn next(&mut self) -> Option<LeaseEvent> {
+    pub async fn next(&mut self) -> Option<E> {
         self.0.recv().await
     }
 }

@@ -1,18 +1,18 @@
 use crate::{
     env::BootTime,
     lease::{
-        StepDownCause,
+        LeaseEvent, StepDownCause,
         command::RenewerCommand,
         deadline::LeaseDeadline,
-        error::{ExtendError, LeaseLost, ReleaseError},
-        event::LeaseEvents,
+        error::{LeaseError, LeaseLost},
+        event::Events,
         heartbeat::Health,
         inner::QuorumInner,
         params::LeaseParams,
     },
     node::{FencingToken, Owner, Resource},
     sabotage::Sabotage,
-    vote::{NodeOutcome, ReplyTo, vote_channel},
+    vote::{NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
 use std::{fmt, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -130,21 +130,21 @@ impl Lease {
     }
 
     /// Returns the events from now on.
-    pub fn events(&self) -> LeaseEvents {
+    pub fn events(&self) -> Events<LeaseEvent> {
         let (events, stream) = mpsc::unbounded_channel();
         self.inner.command(RenewerCommand::Watch { id: self.id, events });
-        LeaseEvents::new(stream)
+        Events::new(stream)
     }
 
     /// Extends the lease now, rather than at the next automatic extension.
     ///
     /// # Errors
-    /// [`ExtendError::NoMajority`] where too few nodes extended: the lease is valid until its deadline all the same.
-    /// [`ExtendError::Lost`] where it has ended.
+    /// [`LeaseError::NoMajority`] where too few nodes extended: the lease is valid until its deadline all the same.
+    /// [`LeaseError::Lost`] where it has ended.
     ///
     /// # Cancel safety
     /// Safe: the extension goes on without the caller.
-    pub async fn extend(&self) -> Result<(), ExtendError> {
+    pub async fn extend(&self) -> Result<(), LeaseError> {
         let (done, result) = oneshot::channel();
         self.inner.command(RenewerCommand::Extend { id: self.id, done });
         result.await.unwrap_or(Err(LeaseLost.into()))
@@ -153,11 +153,11 @@ impl Lease {
     /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most.
     ///
     /// # Errors
-    /// [`ReleaseError`] where fewer than a majority confirmed: the lease is over all the same.
+    /// [`NoMajority`] where fewer than a majority confirmed: the lease is over all the same.
     ///
     /// # Cancel safety
     /// The lease ends and the releases leave at the first poll, or at the drop of the future: nothing is lost.
-    pub async fn release(self) -> Result<(), ReleaseError> {
+    pub async fn release(self) -> Result<(), NoMajority> {
         self.end().await
     }
 
@@ -168,7 +168,7 @@ impl Lease {
     }
 
     /// As [`Lease::release`], for a lease that other handles view: they see that it has ended.
-    pub(crate) async fn end(&self) -> Result<(), ReleaseError> {
+    pub(crate) async fn end(&self) -> Result<(), NoMajority> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();
         self.post_release(Some(ReplyTo { sender, ticket: 0 }));
@@ -189,7 +189,8 @@ impl Lease {
         if confirmed >= pool.majority() {
             return Ok(());
         }
-        Err(ReleaseError { report: Arc::new(pool.report(outcomes)) })
+        let reason = "the lease is over, but its release did not reach a majority in time";
+        Err(pool.report(outcomes).of(reason))
     }
 
     /// Ends the lease by `until`, and extends it only while `heartbeat` is good.

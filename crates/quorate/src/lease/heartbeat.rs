@@ -37,8 +37,8 @@ struct HeartbeatState {
 }
 
 impl Heartbeat {
-    /// Returns a heartbeat that may be silent for `max_silence`. `env` is the quorum's:
-    /// [`Quorum::env`](crate::quorum::Quorum::env).
+    /// Returns a heartbeat that may be silent for `max_silence`: see [`Quorum::heartbeat`](crate::Quorum::heartbeat).
+    #[doc(hidden)]
     pub fn new(env: &Env, max_silence: Duration) -> Self {
         let last = AtomicU64::new(env.now().as_nanos());
         Self(Arc::new(HeartbeatState { env: env.clone(), max_silence, last }))

@@ -2,7 +2,7 @@ use crate::{
     config::majority,
     lease::inner::QuorumInner,
     node::{AttemptCount, DoneRecord, FencingToken, Owner, Reply, Request, Resource},
-    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
+    vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
 use std::time::Duration;
 
@@ -11,14 +11,19 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
     /// The holder that a majority names.
-    pub holder: Option<Holder>,
+    pub holder: Option<Owner>,
+    /// The time for which a majority still stores the holder's lease if it is not extended; `None` for a key without an
+    /// expiry, and where there is no holder.
+    pub remaining: Option<Duration>,
     /// True if only a minority names a holder: an attempt in progress, or leftovers that will expire.
     pub contended: bool,
     /// The last fencing token that the counters of a majority have reached, whether or not the resource is held.
     pub token: Option<FencingToken>,
     /// For a claim, the done record with the highest token that any node reported.
+    #[doc(hidden)]
     pub done: Option<DoneRecord>,
     /// For a claim that is not done, the most attempts that any node has counted, and the fingerprint of their payload.
+    #[doc(hidden)]
     pub begun: Option<AttemptCount>,
     /// Every owner that any node names, with the number of nodes that name it; the largest number first.
     pub named: Vec<(Owner, usize)>,
@@ -48,34 +53,7 @@ impl Inspection {
     }
 }
 
-/// The holder of a resource.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Holder {
-    /// Its owner token.
-    pub owner: Owner,
-    /// The time for which a majority still stores the lease if it is not extended; `None` for a key without an
-    /// expiry.
-    pub remaining: Option<Duration>,
-}
-
-/// The error of an inspection that too few nodes answered.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("too few nodes answered about {resource}: {report}")]
-pub struct InspectError {
-    /// The resource.
-    pub resource: Resource,
-    /// The outcome of each node.
-    pub report: Report,
-}
-
-impl InspectError {
-    /// Returns whether only an operator can fix it: trying again will not help.
-    pub fn is_permanent(&self) -> bool {
-        self.report.is_permanent()
-    }
-}
-
-pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<Inspection, InspectError> {
+pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<Inspection, NoMajority> {
     let pool = inner.pool();
     let mut votes = pool.ask_all(|_| Request::Inspect { resource: resource.clone() });
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
@@ -88,7 +66,7 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
         }
     }
     if views.len() < pool.majority() {
-        return Err(InspectError { resource: resource.clone(), report: pool.report(outcomes) });
+        return Err(pool.report(outcomes).of(format!("too few nodes answered about {resource}")));
     }
     Ok(merge(&views, pool.majority()))
 }
@@ -133,9 +111,9 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
         // A key without an expiry sorts as the latest.
         left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
-        let remaining = *left.get(majority - 1)?;
-        Some(Holder { owner: owner.clone(), remaining })
+        Some((owner.clone(), *left.get(majority - 1)?))
     });
+    let (holder, remaining) = holder.map_or((None, None), |(owner, left)| (Some(owner), left));
     let mut named: Vec<(Owner, usize)> = Vec::new();
     for (owner, _) in holders() {
         match named.iter_mut().find(|(known, _)| known == owner) {
@@ -149,6 +127,7 @@ fn merge(views: &[View], majority: usize) -> Inspection {
     Inspection {
         contended: holder.is_none() && holders().next().is_some(),
         holder,
+        remaining,
         named,
         // A token is issued only once the counters of a majority have reached it.
         token: counters.get(majority - 1).copied(),
@@ -202,8 +181,8 @@ mod tests {
     #[test]
     fn a_majority_s_word_is_the_truth() {
         let held = merge(&[view(Some(("a", 50)), 7), view(Some(("a", 70)), 7), view(Some(("b", 90)), 9)], 2);
-        let holder = held.holder.unwrap();
-        assert_eq!((holder.owner.as_str(), holder.remaining), ("a", Some(Duration::from_millis(50))));
+        assert_eq!(held.holder, Some(Owner::from_node("a")));
+        assert_eq!(held.remaining, Some(Duration::from_millis(50)));
         assert_eq!(held.token, Some(FencingToken::new(7)), "a minority's counter is no token");
         let split = merge(&[view(Some(("a", 50)), 7), view(None, 7), view(Some(("b", 90)), 7)], 2);
         assert!(split.holder.is_none() && split.contended);

@@ -1,4 +1,5 @@
 use crate::{
+    config::SettingError,
     env::BootTime,
     lease::{
         AcquireError, Lease, LeaseOptions,
@@ -9,12 +10,13 @@ use crate::{
         params::LeaseParams,
         wait::{QueueTicket, RetryBackoff},
     },
-    node::{NameError, Owner, Resource},
+    node::{Owner, Resource},
     vote::Tally,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-/// A named lock that can be acquired, made by [`Quorum::lock`](crate::Quorum::lock).
+/// A named lock that can be acquired, made by [`Quorum::lock`](crate::Quorum::lock). The lock that
+/// [`Quorum::read_lock`](crate::Quorum::read_lock) makes, for reading, has the same settings and is acquired as a [`ReadLease`].
 ///
 /// ```
 /// use quorate::{Quorum, lease::TryAcquire, node::MemoryNode};
@@ -35,23 +37,23 @@ use std::{fmt, sync::Arc, time::Duration};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
-pub struct Lock {
+pub struct Lock<L = Lease> {
     inner: Arc<QuorumInner>,
-    resource: Result<Resource, NameError>,
+    resource: Result<Resource, SettingError>,
     options: LeaseOptions,
     wait: Option<Duration>,
     /// The wait after which the caller joins the queue.
     patience: Option<Duration>,
     mode: Mode,
     on_holder: Option<OnHolder>,
+    lease: PhantomData<fn() -> L>,
 }
 
 /// Called with the holder, where a majority of nodes names the same one, and with the rest of its TTL.
 pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 
-/// The outcome of one attempt. The same for locks, readers' locks, several locks and slots.
+/// The outcome of one attempt: the same for one lock and for several, for writing and for reading.
 ///
 /// ```
 /// use quorate::{Quorum, TryAcquire, node::MemoryNode};
@@ -60,8 +62,8 @@ pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
 /// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
-/// match quorum.slots("import", 3).try_acquire().await? {
-///     TryAcquire::Acquired(slot) => println!("slot {}", slot.number()),
+/// match quorum.slots("import", 3).try_acquire_any().await? {
+///     TryAcquire::Acquired((number, _lease)) => println!("slot {number}"),
 ///     TryAcquire::Contended { resource, .. } => println!("{resource} and the others are taken"),
 /// }
 /// quorum.close().await;
@@ -107,16 +109,17 @@ impl<L> TryAcquire<L> {
     }
 }
 
-impl Lock {
-    pub(crate) fn new(inner: Arc<QuorumInner>, resource: Result<Resource, NameError>) -> Self {
+impl<L> Lock<L> {
+    pub(crate) fn new(inner: Arc<QuorumInner>, resource: Result<Resource, SettingError>) -> Self {
         Self {
             inner,
             resource,
             options: LeaseOptions::new(),
             wait: None,
             patience: None,
-            mode: Mode::Alone,
+            mode: Mode::Exclusive,
             on_holder: None,
+            lease: PhantomData,
         }
     }
 
@@ -147,55 +150,30 @@ impl Lock {
     /// The order is that of the waiters' wall clocks, so it is as good as these agree. A worker whose clock is further than
     /// `max_clock_offset` from the nodes' gets no place. A waiter that stops asking loses its place within three times
     /// (100 ms and two node timeouts): 0.9 s at the defaults. A node keeps 128 places for each lock; a waiter that finds no
-    /// free place waits without one.
+    /// free place waits without one. Waiting readers acquire the lock together, up to the first writer in the queue.
     pub fn fair(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Makes one attempt: one round trip where the lock has been used on these nodes before. Where concurrent attempts
-    /// split the votes, so that each is lost, it tries again after a short pause, a few times: *contended* means that
-    /// another client holds the lock, as far as the nodes can tell.
-    ///
-    /// # Errors
-    /// [`AcquireError`] for a name or settings that cannot be used, and where too few nodes answered or may vote.
-    /// Contention is not an error.
-    ///
-    /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
-    pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
+    pub(super) async fn attempt(&self) -> Result<TryAcquire, AcquireError> {
         let (resource, params) = self.parsed()?;
         let mut attempted = attempt_each(&self.inner, std::slice::from_ref(&resource), params).await;
         outcome(&self.inner, &self.options, resource, attempted.pop().unwrap_or(AttemptResult::Closed))
     }
 
-    /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts it sleeps until the nodes report a
-    /// release, or until the remaining TTL that they reported is over. It also tries every 100 ms, and every 400 ms after a
-    /// while if releases are reported: a report may be lost, and other clients, and nodes that are directories, report none.
-    ///
-    /// Within this process the caller that has waited longest is woken first; between processes there is no order without
-    /// [`Lock::fair`].
-    ///
-    /// # Errors
-    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
-    /// An error that only an operator can fix is returned at once: a majority of nodes refuses this worker for a wrong
-    /// password, missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
-    /// [`AcquireError::is_permanent`] distinguishes these errors from others.
-    ///
-    /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
-    pub async fn acquire(&self) -> Result<Lease, AcquireError> {
-        let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
-        self.acquire_by(deadline).await
+    /// Returns the end of a wait that begins now.
+    pub(super) fn deadline(&self) -> Option<BootTime> {
+        self.wait.map(|wait| self.inner.env().now() + wait)
     }
 
     /// Does the same as [`Lock::acquire`], until `deadline`.
     pub(super) async fn acquire_by(&self, deadline: Option<BootTime>) -> Result<Lease, AcquireError> {
         let (resource, params) = self.parsed()?;
         let env = self.inner.env();
-        let alone = self.mode == Mode::Alone;
+        let exclusive = self.mode == Mode::Exclusive;
         let mut queue_ticket =
-            self.patience.map(|patience| QueueTicket::new(&self.inner, &resource, alone, patience));
+            self.patience.map(|patience| QueueTicket::new(&self.inner, &resource, exclusive, patience));
         let mut backoff = RetryBackoff::new(&self.inner, &resource, self.mode);
         loop {
             let ticket = match &mut queue_ticket {
@@ -241,7 +219,57 @@ impl Lock {
     }
 }
 
-impl fmt::Debug for Lock {
+impl Lock {
+    /// Makes one attempt: one round trip where the lock has been used on these nodes before. Where concurrent attempts
+    /// split the votes, so that each is lost, it tries again after a short pause, a few times: *contended* means that
+    /// another client holds the lock, as far as the nodes can tell.
+    ///
+    /// # Errors
+    /// [`AcquireError`] for a name or settings that cannot be used, and where too few nodes answered or may vote.
+    /// Contention is not an error.
+    ///
+    /// # Cancel safety
+    /// Safe: a dropped attempt posts its releases behind its own requests.
+    pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
+        self.attempt().await
+    }
+
+    /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts it sleeps until the nodes report a
+    /// release, or until the remaining TTL that they reported is over. It also tries every 100 ms, and every 400 ms after a
+    /// while if releases are reported: a report may be lost, and other clients, and nodes that are directories, report none.
+    ///
+    /// Within this process the caller that has waited longest is woken first; between processes there is no order without
+    /// [`Lock::fair`].
+    ///
+    /// # Errors
+    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
+    /// An error that only an operator can fix is returned at once: a majority of nodes refuses this worker for a wrong
+    /// password, missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
+    /// [`AcquireError::is_permanent`] distinguishes these errors from others.
+    ///
+    /// # Cancel safety
+    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
+    pub async fn acquire(&self) -> Result<Lease, AcquireError> {
+        self.acquire_by(self.deadline()).await
+    }
+}
+
+impl<L> Clone for Lock<L> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            resource: self.resource.clone(),
+            options: self.options.clone(),
+            wait: self.wait,
+            patience: self.patience,
+            mode: self.mode,
+            on_holder: self.on_holder.clone(),
+            lease: PhantomData,
+        }
+    }
+}
+
+impl<L> fmt::Debug for Lock<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Lock");
         match &self.resource {

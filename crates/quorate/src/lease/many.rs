@@ -4,14 +4,15 @@ use crate::{
     config::SettingError,
     env::BootTime,
     lease::{
-        AcquireError, Lease, LeaseLost, LeaseOptions, Lock, ReleaseError, TryAcquire,
+        AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire,
         acquire::{AttemptResult, attempt_each},
         inner::QuorumInner,
         lock::outcome,
         options::lease_options,
         params::LeaseParams,
     },
-    node::{FencingToken, NameError, Resource},
+    node::{FencingToken, Resource},
+    vote::NoMajority,
 };
 use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -20,15 +21,16 @@ use tokio_util::sync::CancellationToken;
 /// The most locks of one call.
 const MANY_MAX: usize = 10_000;
 
-/// Several locks that can be acquired, made by [`Quorum::locks`](crate::quorum::Quorum::locks). Their requests are sent in
-/// one batch per node. A name that is given twice counts once.
+/// Several locks, of which a caller acquires all, each by itself, or any one. Made by
+/// [`Quorum::locks`](crate::quorum::Quorum::locks) and, for numbered slots, by
+/// [`Quorum::slots`](crate::quorum::Quorum::slots). A name that is given twice counts once.
 #[derive(Clone, Debug)]
 #[must_use = "locks do nothing until they are acquired"]
 pub struct Locks {
-    inner: Arc<QuorumInner>,
-    names: Result<Vec<Resource>, NameError>,
-    options: LeaseOptions,
-    wait: Option<Duration>,
+    pub(super) inner: Arc<QuorumInner>,
+    pub(super) names: Result<Vec<Resource>, AcquireError>,
+    pub(super) options: LeaseOptions,
+    pub(super) wait: Option<Duration>,
 }
 
 /// Leases that were acquired together, in the order in which their names were given. Dropping them releases all.
@@ -37,16 +39,21 @@ pub struct Locks {
 pub struct Leases(Vec<Lease>);
 
 impl Locks {
-    pub(crate) fn new(inner: Arc<QuorumInner>, names: Result<Vec<Resource>, NameError>) -> Self {
+    pub(crate) fn new(inner: Arc<QuorumInner>, names: Result<Vec<Resource>, SettingError>) -> Self {
         let mut seen = BTreeSet::new();
         let once =
             |names: Vec<Resource>| names.into_iter().filter(|name| seen.insert(name.clone())).collect();
-        Self { inner, names: names.map(once), options: LeaseOptions::new(), wait: None }
+        Self {
+            inner,
+            names: names.map(once).map_err(AcquireError::from),
+            options: LeaseOptions::new(),
+            wait: None,
+        }
     }
 
     lease_options!();
 
-    /// Sets how long [`Locks::acquire_all`] waits. Default without a limit.
+    /// Sets how long [`Locks::acquire_all`] and [`Locks::acquire_any`] wait. Default without a limit.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -139,7 +146,7 @@ impl Locks {
                 }
             }
             if let Some(resource) = lost {
-                let lock = Lock::new(Arc::clone(&self.inner), Ok(resource.clone()));
+                let lock = Lock::<Lease>::new(Arc::clone(&self.inner), Ok(resource.clone()));
                 let lock = lock.options(self.options.clone());
                 tokio::select! { biased;
                     acquired = lock.acquire_by(deadline) => held.push(acquired?),
@@ -214,11 +221,11 @@ impl Leases {
     /// most.
     ///
     /// # Errors
-    /// The first [`ReleaseError`]: all of the leases have ended all the same.
+    /// The first [`NoMajority`]: all of the leases have ended all the same.
     ///
     /// # Cancel safety
     /// As for [`Lease::release`].
-    pub async fn release(self) -> Result<(), ReleaseError> {
+    pub async fn release(self) -> Result<(), NoMajority> {
         join_all(self.0.iter().map(Lease::end)).await.into_iter().collect()
     }
 }

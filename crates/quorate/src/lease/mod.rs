@@ -17,7 +17,7 @@
 //!
 //! # Readers and writers
 //!
-//! A writer's lease *is* a plain lock's lease ([`RwLock::write`] returns a [`Lock`]). While readers hold a name, the
+//! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers hold a name, the
 //! lock's key on each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and ends with
 //! the last reader. So nodes grant the name neither to a plain lock nor to any other Redlock client, which knows
 //! nothing of readers. (The alternative, a separate key for readers that writers check too, would have let other
@@ -60,6 +60,7 @@
 //! grant there made c larger. A later attempt meets a node that had `t`, and adds one.
 
 mod acquire;
+mod any;
 mod command;
 mod deadline;
 mod error;
@@ -74,27 +75,24 @@ mod many;
 mod mode;
 mod options;
 mod params;
-mod read_write;
+mod read;
 mod release_request;
 mod renewer;
 mod signal;
-mod slots;
 mod state;
 mod transfer;
 mod wait;
 
 pub use deadline::StepDownCause;
-pub use error::{AcquireError, DowngradeError, ExtendError, LeaseLost, ReleaseError};
-pub use event::{LeaseEvent, LeaseEvents};
+pub use error::{AcquireError, LeaseError, LeaseLost};
+pub use event::{Events, LeaseEvent};
 pub use handle::Lease;
 pub use heartbeat::Heartbeat;
-pub use inspect::{Holder, InspectError, Inspection};
+pub use inspect::Inspection;
 pub use lock::{Lock, TryAcquire};
 pub use many::{Leases, Locks};
 pub use options::LeaseOptions;
-pub use read_write::{ReadLease, ReadLock, RwLock};
-pub use slots::{Slot, Slots};
-pub use transfer::TransferError;
+pub use read::ReadLease;
 
 pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
 pub(crate) use heartbeat::Health;

@@ -3,7 +3,7 @@
 pub(crate) enum Mode {
     /// One holder: a plain lock, a writer, a leader, a claim.
     #[default]
-    Alone,
+    Exclusive,
     /// Shared by readers. They have no fencing token.
     Shared,
 }

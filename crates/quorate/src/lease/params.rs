@@ -40,7 +40,7 @@ impl LeaseParams {
         let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
         config.validate_lease(ttl, grace, extended)?;
         let (min_validity, keep) = (min_validity.unwrap_or(grace), config.fence_retention);
-        Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Alone })
+        Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Exclusive })
     }
 
     /// Returns the request for the lease. `propose` is the client's wall clock: a node without a counter starts it
@@ -55,7 +55,7 @@ impl LeaseParams {
     ) -> Request {
         let Self { ttl, keep, .. } = *self;
         match self.mode {
-            Mode::Alone => Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket },
+            Mode::Exclusive => Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket },
             Mode::Shared => Request::Share { resource, owner, ttl, ticket },
         }
     }
@@ -64,7 +64,7 @@ impl LeaseParams {
     pub(super) fn extend(&self, resource: Resource, owner: Owner, token: FencingToken) -> Request {
         let Self { ttl, keep, .. } = *self;
         match self.mode {
-            Mode::Alone => Request::Extend { resource, owner, ttl, token, keep },
+            Mode::Exclusive => Request::Extend { resource, owner, ttl, token, keep },
             Mode::Shared => Request::ExtendShare { resource, owner, ttl },
         }
     }
@@ -72,7 +72,7 @@ impl LeaseParams {
     /// Returns the request that releases the lease.
     pub(super) fn release(&self, resource: Resource, owner: Owner) -> Request {
         match self.mode {
-            Mode::Alone => Request::Release { resource, owner },
+            Mode::Exclusive => Request::Release { resource, owner },
             Mode::Shared => Request::ReleaseShare { resource, owner },
         }
     }

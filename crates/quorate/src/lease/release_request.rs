@@ -1,12 +1,12 @@
 //! Requests to a holder that it release its lease.
 //!
-//! A release request is a lease of its own, on [`Resource::wish`], that carries the *holder's* owner token. So it applies to this
+//! A release request is a lease of its own, on [`Resource::resign_request`], that carries the *holder's* owner token. So it applies to this
 //! one holder and to none after it, it ends by itself, and the nodes need no request of another kind for it.
 
 use crate::{
     lease::{Lease, inner::QuorumInner},
     node::{FencingToken, Owner, Reply, Request, Resource},
-    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
+    vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
 use std::{collections::BTreeSet, time::Duration};
 
@@ -25,8 +25,8 @@ pub(crate) async fn request_release(
     resource: &Resource,
     owner: &Owner,
     lasts: Duration,
-) -> Result<(), Report> {
-    let (pool, request_key) = (inner.pool(), resource.wish());
+) -> Result<(), NoMajority> {
+    let (pool, request_key) = (inner.pool(), resource.resign_request());
     let (answers, mut votes) = vote_channel();
     let mut looks = pool.ask_all(|_| Request::Inspect { resource: request_key.clone() });
     while let Some(look) = looks.recv().await {
@@ -69,7 +69,7 @@ pub(crate) async fn request_release(
 pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
-    let request_key = lease.resource().wish();
+    let request_key = lease.resource().resign_request();
     // A node that has reported it once counts from then on.
     let mut reported = BTreeSet::new();
     loop {

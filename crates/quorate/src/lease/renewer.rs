@@ -5,7 +5,7 @@ use crate::{
         StepDownCause,
         command::{Adoption, RenewerCommand},
         deadline::LeaseDeadline,
-        error::{ExtendError, LeaseLost},
+        error::{LeaseError, LeaseLost},
         event::LeaseEvent,
         heartbeat::Health,
         state::LeaseState,
@@ -46,7 +46,7 @@ struct RenewalEntry {
     /// The condition of extensions, and the time since which it applies.
     heartbeat: Option<Box<(BootTime, Health)>>,
     watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
-    extending: Vec<(BootTime, oneshot::Sender<Result<(), ExtendError>>)>,
+    extending: Vec<(BootTime, oneshot::Sender<Result<(), LeaseError>>)>,
 }
 
 impl LeaseRenewer {
@@ -243,13 +243,13 @@ impl LeaseRenewer {
 
     /// Ends a lease for good, and has every node reserve it for the successor. The renewer does this because it sends
     /// the extensions: no extension may follow the reservation and set the old owner again.
-    fn transfer(&mut self, id: u64, heir: &Owner, lasts: Duration, reply: &ReplyTo) {
+    fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {
             let request = Request::Reserve {
                 resource: held.resource.clone(),
                 owner: held.owner.clone(),
-                heir: heir.clone(),
+                successor: successor.clone(),
                 ttl: lasts,
             };
             self.pool.ask(node, request, reply.clone());
@@ -331,7 +331,7 @@ impl RenewalEntry {
                 }
                 Some(false) => {
                     let report = pool.report(self.held.outcomes());
-                    let _ = done.send(Err(ExtendError::NoMajority(report)));
+                    let _ = done.send(Err(report.of("the extension did not reach a majority").into()));
                 }
             }
         }

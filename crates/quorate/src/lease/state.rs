@@ -336,7 +336,7 @@ mod tests {
             keep: 100 * second,
             not_after: None,
             extended: true,
-            mode: Mode::Alone,
+            mode: Mode::Exclusive,
         };
         let resource = Resource::lock("x").unwrap();
         let mut held = LeaseState::new(

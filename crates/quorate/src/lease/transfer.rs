@@ -1,31 +1,15 @@
 //! The transfer of a lease from its holder to a named worker.
 
 use crate::{
-    config::{QuorumConfig, SettingError},
-    lease::{Lease, LeaseLost, command::RenewerCommand},
+    config::QuorumConfig,
+    lease::{Lease, LeaseError, LeaseLost, command::RenewerCommand},
     node::{Owner, Reply},
-    vote::{Answer, NodeOutcome, ReplyTo, Report, vote_channel},
+    vote::{Answer, NodeOutcome, ReplyTo, vote_channel},
 };
 use std::{sync::Arc, time::Duration};
 
 /// The longest time for which a lease is reserved for its successor.
 const RESERVED_FOR: Duration = Duration::from_secs(1);
-
-/// The reason why a lease was not transferred to the named worker. The lease has ended all the same: any client may
-/// acquire it next.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransferError {
-    /// No worker can have that name.
-    #[error(transparent)]
-    Heir(#[from] SettingError),
-    /// The lease had ended before.
-    #[error(transparent)]
-    Lost(#[from] LeaseLost),
-    /// Fewer than a majority of nodes reserved the lease; the other nodes released it.
-    #[error("the lease is over, but too few nodes keep it for its successor: {0}")]
-    NotReserved(Arc<Report>),
-}
 
 impl Lease {
     /// Ends the lease, and reserves the resource for `worker`, which should be waiting for it. For the duration that
@@ -39,28 +23,28 @@ impl Lease {
     /// lease held, as every other client does.
     ///
     /// # Errors
-    /// [`TransferError`]: the lease has ended in each case, and is released where it was not reserved.
+    /// [`LeaseError`]: the lease has ended in each case, and is released where it was not reserved.
     ///
     /// # Cancel safety
     /// The lease ends and the requests leave at the first poll, or the lease is released at the drop of the future.
-    pub async fn transfer_to(self, worker: &str) -> Result<Duration, TransferError> {
+    pub async fn transfer_to(self, worker: &str) -> Result<Duration, LeaseError> {
         self.hand_over(worker).await
     }
 
     /// Does the same as [`Lease::transfer_to`], for a lease that other handles view: they see that it has ended.
-    pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, TransferError> {
+    pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, LeaseError> {
         QuorumConfig::validate_worker("the successor", worker)?;
         let pool = Arc::clone(self.inner().pool());
         let env = pool.env();
         if !self.is_valid() {
             return Err(LeaseLost.into());
         }
-        let heir = Owner::reserve(worker, env.random(), env.random());
+        let successor = Owner::reserve(worker, env.random(), env.random());
         let lasts = self.ttl().min(RESERVED_FOR);
         let (sender, mut votes) = vote_channel();
         self.give_away(|id| RenewerCommand::Transfer {
             id,
-            successor: heir,
+            successor,
             lasts,
             reply: ReplyTo { sender, ticket: 0 },
         });
@@ -75,6 +59,7 @@ impl Lease {
         if reserved >= pool.majority() {
             return Ok(lasts);
         }
-        Err(TransferError::NotReserved(Arc::new(pool.report(outcomes))))
+        let reason = "the lease is over, but too few nodes keep it for its successor";
+        Err(pool.report(outcomes).of(reason).into())
     }
 }

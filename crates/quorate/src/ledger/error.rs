@@ -1,6 +1,6 @@
 use crate::{
     node::{FencingToken, Record},
-    vote::Report,
+    vote::NoMajority,
 };
 
 /// The reason why a ledger could not be sealed, read or written.
@@ -18,8 +18,8 @@ pub enum LedgerError {
     Standing(Record),
     /// So many nodes have pruned or lost that time that no majority is left to write to. Waiting does not change it.
     #[error("too few nodes can remember a record of that time: {0}")]
-    Forgotten(Report),
+    Forgotten(NoMajority),
     /// Too few of the nodes that remember that time answered.
     #[error("too few nodes answered for the ledger: {0}")]
-    NoMajority(Report),
+    NoMajority(NoMajority),
 }

@@ -1,7 +1,8 @@
 use super::{LedgerError, Memory, WriteTally, WriteVerdict, gather::gather, pages::Pages};
 use crate::{
+    config::SettingError,
     env::WallTime,
-    node::{Cursor, FencingToken, LedgerState, NameError, NodeTime, Record, Reply, Request},
+    node::{Cursor, FencingToken, LedgerState, NodeTime, Record, Reply, Request},
     quorum::Quorum,
     sabotage::Sabotage,
     vote::{Answer, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
@@ -28,8 +29,8 @@ impl Ledger {
     /// Returns the ledger of `group`.
     ///
     /// # Errors
-    /// [`NameError`] if the name cannot be used.
-    pub fn new(quorum: &Quorum, group: &str) -> Result<Self, NameError> {
+    /// [`SettingError`] if the name cannot be used.
+    pub fn new(quorum: &Quorum, group: &str) -> Result<Self, SettingError> {
         crate::node::check_name("group", group)?;
         Ok(Self { quorum: quorum.clone(), group: group.into() })
     }
@@ -226,7 +227,7 @@ impl Ledger {
         match tally.verdict() {
             WriteVerdict::Written => Ok(()),
             WriteVerdict::Superseded(by) => Err(LedgerError::Superseded { by }),
-            WriteVerdict::Standing(record) => Err(LedgerError::Standing(record)),
+            WriteVerdict::Conflict(record) => Err(LedgerError::Standing(record)),
             WriteVerdict::Forgotten => Err(LedgerError::Forgotten(pool.report(outcomes))),
             WriteVerdict::NoMajority => Err(LedgerError::NoMajority(pool.report(outcomes))),
         }

@@ -28,7 +28,7 @@ pub enum WriteVerdict {
     /// A later term has sealed the ledger, and no majority is left.
     Superseded(FencingToken),
     /// Another record is stored, and no majority is left.
-    Standing(Record),
+    Conflict(Record),
     /// So many nodes cannot remember a record of that time that no majority is left.
     Forgotten,
     /// Too few nodes answered.
@@ -52,7 +52,7 @@ impl WriteTally {
             Answer::Reply(Reply::Refused(Refusal::Sealed { by })) => {
                 self.superseded = self.superseded.max(Some(*by));
             }
-            Answer::Reply(Reply::Standing(record)) => self.other = Some(record.clone()),
+            Answer::Reply(Reply::Conflict(record)) => self.other = Some(record.clone()),
             _ => {}
         }
         self.against += 1;
@@ -71,7 +71,7 @@ impl WriteTally {
         match (self.superseded, &self.other) {
             _ if self.written >= needed => WriteVerdict::Written,
             (Some(by), _) => WriteVerdict::Superseded(by),
-            (None, Some(record)) => WriteVerdict::Standing(record.clone()),
+            (None, Some(record)) => WriteVerdict::Conflict(record.clone()),
             (None, None) if self.nodes - self.forgotten < needed => WriteVerdict::Forgotten,
             (None, None) => WriteVerdict::NoMajority,
         }
@@ -115,14 +115,14 @@ mod tests {
     #[test]
     fn the_reason_of_a_failure_is_known_once_no_majority_is_left() {
         let record = Record { at: AT, term: FencingToken::new(1), last: false, value: "v".into() };
-        let other = || reply(Reply::Standing(record.clone()));
+        let other = || reply(Reply::Conflict(record.clone()));
         let by = FencingToken::new(9);
         let sealed = || reply(Reply::Refused(Refusal::Sealed { by }));
         let late = || Answer::Failed(Cause::TimedOut);
         assert_eq!(tally(&[(0, other())]).settled(), None);
         assert_eq!(
             tally(&[(0, other()), (0, late())]).settled(),
-            Some(WriteVerdict::Standing(record.clone()))
+            Some(WriteVerdict::Conflict(record.clone()))
         );
         assert_eq!(tally(&[(0, other()), (0, sealed())]).settled(), Some(WriteVerdict::Superseded(by)));
         assert_eq!(tally(&[(0, late()), (0, late())]).settled(), Some(WriteVerdict::NoMajority));

@@ -14,8 +14,8 @@ mod reserve;
 pub use claim::counts_more;
 
 use super::{
-    AttemptCount, Batch, BatchReply, DoneRecord, FencingToken, Freed, LedgerState, NodeTime, Owner,
-    PAGE_RECORDS, Record, Refusal, Reply, Request, Resource, UNFIT,
+    AttemptCount, Batch, BatchReply, DoneRecord, FencingToken, INVALID_REQUEST, LedgerState, NodeTime, Owner,
+    PAGE_RECORDS, Record, Refusal, ReleasedLease, Reply, Request, Resource,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -82,7 +82,7 @@ pub struct PlaceRow {
     /// The end of the place, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
     /// Set if the waiter needs exclusive access, cleared for a reader.
-    pub alone: bool,
+    pub exclusive: bool,
 }
 
 /// A fencing counter.
@@ -222,7 +222,7 @@ pub fn run_telling<S: Store>(
     store: &mut S,
     batch: &Batch,
     clocks: Clocks,
-    freed: &mut Vec<Freed>,
+    freed: &mut Vec<ReleasedLease>,
 ) -> BatchReply
 where
     S::Error: std::fmt::Display,
@@ -243,7 +243,7 @@ fn check_and_serve<S: Store>(
     batch: &Batch,
     request: &Request,
     clocks: Clocks,
-    freed: &mut Vec<Freed>,
+    freed: &mut Vec<ReleasedLease>,
 ) -> Result<Reply, S::Error> {
     if request.sets_a_key() && clocks.wall > batch.not_after {
         return Ok(Reply::Refused(Refusal::Stale));
@@ -254,8 +254,8 @@ fn check_and_serve<S: Store>(
             return Ok(Reply::Refused(Refusal::Marker(marker)));
         }
     }
-    if request.is_unfit() {
-        return Ok(Reply::Refused(Refusal::Failed(UNFIT.into())));
+    if request.is_invalid() {
+        return Ok(Reply::Refused(Refusal::Failed(INVALID_REQUEST.into())));
     }
     RequestHandler { store, clocks, freed }.serve(request)
 }
@@ -264,7 +264,7 @@ struct RequestHandler<'a, S> {
     store: &'a mut S,
     clocks: Clocks,
     /// The leases released by requests of this batch.
-    freed: &'a mut Vec<Freed>,
+    freed: &'a mut Vec<ReleasedLease>,
 }
 
 impl<S: Store> RequestHandler<'_, S> {
@@ -280,7 +280,9 @@ impl<S: Store> RequestHandler<'_, S> {
             Request::Extend { resource, owner, ttl, token, keep } => {
                 self.extend(resource, owner, *ttl, *token, *keep)
             }
-            Request::Reserve { resource, owner, heir, ttl } => self.reserve(resource, owner, heir, *ttl),
+            Request::Reserve { resource, owner, successor, ttl } => {
+                self.reserve(resource, owner, successor, *ttl)
+            }
             Request::Release { resource, owner } => self.release(resource, owner),
             Request::Share { resource, owner, ttl, ticket } => {
                 self.share(resource, owner, *ttl, ticket.as_ref())
@@ -290,8 +292,8 @@ impl<S: Store> RequestHandler<'_, S> {
             Request::Downgrade { resource, owner, token, reader, ttl } => {
                 self.downgrade(resource, owner, *token, reader, *ttl)
             }
-            Request::Queue { resource, ticket, at, now, tolerance, ttl, alone } => {
-                let place = self.new_place(*at, ticket, *ttl, *alone);
+            Request::Queue { resource, ticket, at, now, tolerance, ttl, exclusive } => {
+                let place = self.new_place(*at, ticket, *ttl, *exclusive);
                 self.queue(resource, place, NodeTime::from_micros(*now), *tolerance)
             }
             Request::LeaveQueue { resource, ticket } => self.leave_queue(resource, ticket),
@@ -299,11 +301,11 @@ impl<S: Store> RequestHandler<'_, S> {
             Request::Complete { resource, owner, record, retention } => {
                 self.complete(resource, owner, record, *retention)
             }
-            Request::Count { resource, owner, attempts, payload, back, keep } => {
+            Request::Count { resource, owner, attempts, payload, withdraw, keep } => {
                 let requested = AttemptCount { attempts: *attempts, payload: payload.clone() };
-                self.count_attempt(resource, owner, requested, *back, *keep)
+                self.count_attempt(resource, owner, requested, *withdraw, *keep)
             }
-            Request::Forgive { resource, keep } => self.forgive(resource, *keep),
+            Request::ResetAttempts { resource, keep } => self.reset_attempts(resource, *keep),
             Request::Seal { ledger, .. }
             | Request::Write { ledger, .. }
             | Request::Prune { ledger, .. }
@@ -337,7 +339,7 @@ impl<S: Store> RequestHandler<'_, S> {
 
     /// Records that `owner` released the resource.
     fn record_release(&mut self, resource: &Resource, owner: &Owner) {
-        self.freed.push(Freed { resource: resource.clone(), owner: owner.clone() });
+        self.freed.push(ReleasedLease { resource: resource.clone(), owner: owner.clone() });
     }
 
     fn set_counter(

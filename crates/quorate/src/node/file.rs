@@ -58,7 +58,7 @@ mod sweep;
 mod tests;
 mod worker;
 
-use super::{Batch, BatchReply, Cause, Hello, Node, Nudge, Session};
+use super::{Batch, BatchReply, Cause, Hello, Node, PushSender, Session};
 use crate::env::{SystemWorld, World};
 use std::{
     path::{Path, PathBuf},
@@ -113,6 +113,7 @@ impl FileNode {
     }
 
     /// Like [`new`](Self::new), with the clocks of `world`. (Waiting for the lock takes real time.)
+    #[doc(hidden)]
     pub fn with_world(dir: impl Into<PathBuf>, world: Arc<dyn World>) -> Self {
         let given = dir.into();
         let given = std::path::absolute(&given).unwrap_or(given);
@@ -130,6 +131,7 @@ impl FileNode {
 
     /// Replaces the boot id of the host, to test the effect of a reboot.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_boot_id(mut self, id: &str) -> Self {
         self.boot = Some(id.into());
         self
@@ -138,6 +140,7 @@ impl FileNode {
     /// Replaces the machine id (empty: none) and the host name, to test two machines that share a directory.
     /// Use [`with_boot_id`](Self::with_boot_id) as well: processes of the same boot are on the same machine.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_machine(mut self, id: &str, host: &str) -> Self {
         self.machine = Some((id.into(), host.into()));
         self
@@ -177,13 +180,13 @@ impl Node for FileNode {
         false
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(FileSession, Hello), Cause> {
+    async fn open(&self, push_sender: PushSender) -> Result<(FileSession, Hello), Cause> {
         let (hello_tx, hello) = oneshot::channel();
         let (jobs, inbox) = mpsc::channel();
         let node = self.clone();
         std::thread::Builder::new()
             .name("quorate-file".into())
-            .spawn(move || worker::run(&node, &nudge, hello_tx, inbox))
+            .spawn(move || worker::run(&node, &push_sender, hello_tx, inbox))
             .map_err(|e| Cause::Unreachable(format!("no thread for {}: {e}", self.name).into()))?;
         let hello = hello.await.map_err(|_| Cause::Closed)??;
         Ok((FileSession { jobs }, hello))

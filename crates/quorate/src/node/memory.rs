@@ -1,7 +1,7 @@
 use super::engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, LifeRow, QueueRow, Store};
 use super::{
-    Batch, BatchReply, Cause, FencingToken, Freed, Hello, LedgerState, Listen, Node, NodeTime, Nudge, Push,
-    Record, Resource, Session,
+    Batch, BatchReply, Cause, FencingToken, Hello, LedgerState, Listen, Node, NodeTime, Push, PushSender,
+    Record, ReleasedLease, Resource, Session,
 };
 use crate::env::{SystemWorld, World};
 use std::{
@@ -46,6 +46,7 @@ impl MemoryNode {
     }
 
     /// Returns an empty node that uses the clocks of `world`.
+    #[doc(hidden)]
     pub fn with_world(name: &str, world: Arc<dyn World>) -> Self {
         let created = world.wall();
         Self { name: name.into(), world, store: Arc::default(), pubsub: Arc::default(), created }
@@ -77,7 +78,7 @@ impl Node for MemoryNode {
         false
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(MemorySession, Hello), Cause> {
+    async fn open(&self, push_sender: PushSender) -> Result<(MemorySession, Hello), Cause> {
         let wall = self.world.wall();
         let hello = Hello {
             node_time: wall,
@@ -91,7 +92,7 @@ impl Node for MemoryNode {
             volatile: Some("it lives in the memory of one process; use another kind of node".into()),
         };
         let number = self.pubsub().add_session();
-        Ok((MemorySession { node: self.clone(), nudge, number }, hello))
+        Ok((MemorySession { node: self.clone(), push_sender, number }, hello))
     }
 }
 
@@ -99,7 +100,7 @@ impl Node for MemoryNode {
 #[derive(Debug)]
 pub struct MemorySession {
     node: MemoryNode,
-    nudge: Nudge,
+    push_sender: PushSender,
     number: u64,
 }
 
@@ -118,7 +119,7 @@ impl Session for MemorySession {
     }
 
     fn listen(&mut self, listen: Listen) {
-        self.node.pubsub().listen(self.number, &self.nudge, listen);
+        self.node.pubsub().listen(self.number, &self.push_sender, listen);
     }
 }
 
@@ -132,7 +133,7 @@ impl Drop for MemorySession {
 #[derive(Debug, Default)]
 struct PubSub {
     sessions: u64,
-    by_resource: BTreeMap<Resource, BTreeMap<u64, Nudge>>,
+    by_resource: BTreeMap<Resource, BTreeMap<u64, PushSender>>,
 }
 
 impl PubSub {
@@ -141,10 +142,10 @@ impl PubSub {
         self.sessions
     }
 
-    fn listen(&mut self, session: u64, nudge: &Nudge, listen: Listen) {
+    fn listen(&mut self, session: u64, push_sender: &PushSender, listen: Listen) {
         match listen {
             Listen::Begin(resource) => {
-                self.by_resource.entry(resource).or_default().insert(session, nudge.clone());
+                self.by_resource.entry(resource).or_default().insert(session, push_sender.clone());
             }
             Listen::End(resource) => {
                 if let Some(sessions) = self.by_resource.get_mut(&resource) {
@@ -164,12 +165,12 @@ impl PubSub {
         });
     }
 
-    fn publish(&self, freed: &[Freed]) {
+    fn publish(&self, freed: &[ReleasedLease]) {
         for freed in freed {
             let Some(sessions) = self.by_resource.get(&freed.resource) else { continue };
             let notified = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
-            for nudge in sessions.values() {
-                nudge.push(Push::Released { freed: freed.clone(), told: notified });
+            for push_sender in sessions.values() {
+                push_sender.push(Push::Released { lease: freed.clone(), notified });
             }
         }
     }

@@ -39,21 +39,21 @@ pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Reco
 pub use memory::MemoryNode;
 #[doc(hidden)]
 pub use memory::{MemorySession, MemoryStore};
-pub(crate) use names::check as check_name;
-pub use names::{FencingToken, NameError, Owner, Resource};
+pub use names::{FencingToken, Owner, Resource};
 #[doc(hidden)]
 pub use names::{NodeTime, ResourceKind};
+pub(crate) use names::{check as check_name, not_utf8};
 #[doc(hidden)]
-pub use push::{Freed, Listen, Nudge, Push};
+pub use push::{Listen, Push, PushSender, ReleasedLease};
 #[doc(hidden)]
-pub use reply::{AttemptCount, BatchReply, Hello, Reply};
-pub use reply::{Cause, DoneRecord, Refusal};
+pub use reply::{AttemptCount, BatchReply, Cause, DoneRecord, Hello, Refusal, Reply};
 #[doc(hidden)]
-pub use request::{Batch, Request, UNFIT};
+pub use request::{Batch, INVALID_REQUEST, Request};
 
 /// One server that sessions can be opened to.
 pub trait Node: Send + Sync + 'static {
     /// The type of session that [`Node::open`] returns.
+    #[doc(hidden)]
     type Session: Session;
 
     /// Returns the node's name in logs, errors and the marker: its address, without a password. All workers
@@ -62,6 +62,7 @@ pub trait Node: Send + Sync + 'static {
 
     /// Returns whether the node's leases end by its wall clock, so that a step of that clock may end them
     /// early. If it does, the quorum watches the times in the node's replies. The default is `true`.
+    #[doc(hidden)]
     fn ends_leases_by_wall_clock(&self) -> bool {
         true
     }
@@ -73,7 +74,11 @@ pub trait Node: Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection.
-    fn open(&self, nudge: Nudge) -> impl Future<Output = Result<(Self::Session, Hello), Cause>> + Send;
+    #[doc(hidden)]
+    fn open(
+        &self,
+        push_sender: PushSender,
+    ) -> impl Future<Output = Result<(Self::Session, Hello), Cause>> + Send;
 }
 
 /// A connection to one node.

@@ -1,11 +1,14 @@
 use crate::{
     env::WallTime,
     plain::{escaped, plain},
+    setting_error::SettingError,
 };
 use std::{fmt, sync::Arc};
 
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
+/// The most characters of a name that an error shows.
+const NAME_SHOWN: usize = 80;
 /// The most bytes of an owner token or a resource's key that are displayed.
 const SHOWN_MAX: usize = 1_200;
 
@@ -14,7 +17,7 @@ const RESERVED_FOR: &str = ":reserved";
 
 /// The first path components that are reserved for Quorate's own keys. The name of a plain lock may not begin
 /// with one of them and a slash.
-const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "wish"];
+const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "resign"];
 
 /// The name of a lock, an election or a claim, without the deployment's prefix.
 ///
@@ -36,20 +39,20 @@ pub enum ResourceKind {
     /// A message id, which may have a done record.
     Claim,
     /// A resign request to the holder of another resource.
-    Wish,
+    ResignRequest,
 }
 
 impl Resource {
     /// Returns the lock called `name`.
     ///
     /// # Errors
-    /// [`NameError`] where `name` is empty, over 512 bytes, holds a brace or a control character, or begins
+    /// [`SettingError`] where `name` is empty, over 512 bytes, holds a brace or a control character, or begins
     /// with a reserved word.
-    pub fn lock(name: &str) -> Result<Self, NameError> {
+    pub fn lock(name: &str) -> Result<Self, SettingError> {
         check("resource", name)?;
         let word = name.split('/').next().unwrap_or_default();
         if RESERVED.contains(&word) {
-            return Err(NameError::new("resource", name, "begins with a word that Quorate keeps for itself"));
+            return Err(unusable("resource", name, "which begins with a word that Quorate keeps for itself"));
         }
         Ok(Self { key: name.into(), kind: ResourceKind::Lock })
     }
@@ -57,8 +60,8 @@ impl Resource {
     /// Returns the leadership of `group`.
     ///
     /// # Errors
-    /// [`NameError`], as for [`Resource::lock`], except for the reserved words.
-    pub fn election(group: &str) -> Result<Self, NameError> {
+    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words.
+    pub fn election(group: &str) -> Result<Self, SettingError> {
         check("group", group)?;
         Ok(Self { key: format!("election/{group}").into(), kind: ResourceKind::Election })
     }
@@ -66,15 +69,15 @@ impl Resource {
     /// Returns the message `id` in the set of claims called `set`.
     ///
     /// # Errors
-    /// [`NameError`], as for [`Resource::lock`], except for the reserved words; `set` may not hold a slash.
-    pub fn claim(set: &str, id: &str) -> Result<Self, NameError> {
+    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` may not hold a slash.
+    pub fn claim(set: &str, id: &str) -> Result<Self, SettingError> {
         check("claim set", set)?;
         check("message id", id)?;
         if set.contains('/') {
-            return Err(NameError::new(
+            return Err(unusable(
                 "claim set",
                 set,
-                "holds a slash, which separates it from the message id",
+                "which holds a slash, and a slash separates it from the message id",
             ));
         }
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
@@ -89,8 +92,9 @@ impl Resource {
     /// Returns the resource that stores a resign request to the holder of this one. It is held under the
     /// owner token of the lease that the request addresses, so that the request never applies to a later
     /// holder.
-    pub fn wish(&self) -> Self {
-        Self { key: format!("wish/{}", self.key).into(), kind: ResourceKind::Wish }
+    #[doc(hidden)]
+    pub fn resign_request(&self) -> Self {
+        Self { key: format!("resign/{}", self.key).into(), kind: ResourceKind::ResignRequest }
     }
 
     /// Returns the key without the prefix.
@@ -99,11 +103,13 @@ impl Resource {
     }
 
     /// Returns the kind of the resource.
+    #[doc(hidden)]
     pub fn kind(&self) -> ResourceKind {
         self.kind
     }
 
     /// Returns whether this is a claim. Before a node grants a claim, it looks for a done record.
+    #[doc(hidden)]
     pub fn is_claim(&self) -> bool {
         self.kind == ResourceKind::Claim
     }
@@ -123,41 +129,32 @@ impl fmt::Display for Resource {
 }
 
 /// Checks the name of a resource or group. `what` names its kind in the error.
-pub(crate) fn check(what: &'static str, name: &str) -> Result<(), NameError> {
+pub(crate) fn check(what: &'static str, name: &str) -> Result<(), SettingError> {
     if name.is_empty() {
-        return Err(NameError::new(what, name, "is empty"));
+        return Err(unusable(what, name, "which is empty"));
     }
     if name.len() > NAME_MAX {
-        return Err(NameError::new(what, name, "is longer than 512 bytes"));
+        return Err(unusable(what, name, "which is longer than 512 bytes"));
     }
     if name.contains(['{', '}']) {
-        return Err(NameError::new(what, name, "holds a brace, which Redis Cluster reads as a hash tag"));
+        return Err(unusable(what, name, "which holds a brace, and Redis Cluster reads it as a hash tag"));
     }
     if name.chars().any(char::is_control) {
-        return Err(NameError::new(what, name, "holds a control character"));
+        return Err(unusable(what, name, "which holds a control character"));
     }
     Ok(())
 }
 
-/// A name that cannot be used, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the {what} {name:?} {why}; choose another name")]
-pub struct NameError {
-    what: &'static str,
-    name: String,
-    why: &'static str,
+/// Returns the error of a name that cannot be used. `what` names its kind.
+fn unusable(what: &'static str, name: &str, reason: &'static str) -> SettingError {
+    let name: String = name.chars().take(NAME_SHOWN).collect();
+    SettingError::new(format!("the {what}"), format!("{name:?}"), reason, "choose another name")
 }
 
-impl NameError {
-    fn new(what: &'static str, name: &str, why: &'static str) -> Self {
-        Self { what, name: name.chars().take(80).collect(), why }
-    }
-
-    /// The error for bytes that are not UTF-8.
-    pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> Self {
-        let beginning = name.get(..320).unwrap_or(name);
-        Self::new(what, &String::from_utf8_lossy(beginning), "is not UTF-8")
-    }
+/// Returns the error of a name that is not UTF-8.
+pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> SettingError {
+    let beginning = name.get(..320).unwrap_or(name);
+    unusable(what, &String::from_utf8_lossy(beginning), "which is not UTF-8")
 }
 
 /// An owner token: the name of a worker and 128 random bits.
@@ -176,6 +173,7 @@ impl Owner {
     pub const QUEUE: &'static str = "quorate:queue";
 
     /// Returns the token of one attempt by `worker`.
+    #[doc(hidden)]
     pub fn sign(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}").into())
     }
@@ -183,6 +181,7 @@ impl Owner {
     /// Returns the token of a reservation for `worker`, which replaces the token of a lease that was
     /// transferred to that worker. A reservation is not a lease; only an acquire by that worker treats the
     /// resource as free.
+    #[doc(hidden)]
     pub fn reserve(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}{RESERVED_FOR}").into())
     }
@@ -195,11 +194,13 @@ impl Owner {
 
     /// Returns whether an acquire signed with this token treats a resource held by `holder` as free:
     /// `holder` is a reservation for the same worker.
+    #[doc(hidden)]
     pub fn may_take(&self, holder: &Self) -> bool {
         holder.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))
     }
 
     /// Wraps a token that a node returned. The token of another Redlock client may have any form.
+    #[doc(hidden)]
     pub fn from_node(token: &str) -> Self {
         Self(token.into())
     }
@@ -330,8 +331,8 @@ mod tests {
     #[test]
     fn a_resign_request_has_a_key_of_its_own() {
         let (group, lock) = (Resource::election("g").unwrap(), Resource::lock("g").unwrap());
-        assert_eq!(group.wish().key(), "wish/election/g");
-        assert_ne!(group.wish(), lock.wish());
-        assert!(Resource::lock("wish/election/g").is_err() && !group.wish().is_claim());
+        assert_eq!(group.resign_request().key(), "resign/election/g");
+        assert_ne!(group.resign_request(), lock.resign_request());
+        assert!(Resource::lock("resign/election/g").is_err() && !group.resign_request().is_claim());
     }
 }

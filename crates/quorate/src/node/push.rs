@@ -15,15 +15,15 @@ pub enum Push {
     /// other than Quorate released it.
     Released {
         /// The released lease.
-        freed: Freed,
+        lease: ReleasedLease,
         /// The number of sessions that the node notified, of all workers: as many may now try to acquire.
-        told: u32,
+        notified: u32,
     },
 }
 
 /// A lease that a node removed on request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Freed {
+pub struct ReleasedLease {
     /// The resource that was held.
     pub resource: Resource,
     /// The holder. An owner token signs one attempt, so it identifies one lease on all nodes. Readers are an
@@ -42,10 +42,10 @@ pub enum Listen {
 
 /// The sending half of the channel for a session's [`Push`]es. Sending never blocks.
 #[derive(Clone, Debug)]
-pub struct Nudge(mpsc::Sender<Push>);
+pub struct PushSender(mpsc::Sender<Push>);
 
-impl Nudge {
-    /// Returns a nudge and the receiving half of its channel.
+impl PushSender {
+    /// Returns a push_sender and the receiving half of its channel.
     pub fn channel() -> (Self, mpsc::Receiver<Push>) {
         let (tx, rx) = mpsc::channel(PUSHES_MAX);
         (Self(tx), rx)
@@ -66,13 +66,16 @@ mod tests {
 
     #[test]
     fn a_flood_of_pushes_uses_bounded_memory_and_the_end_is_still_reported() {
-        let (nudge, mut pushes) = Nudge::channel();
+        let (push_sender, mut pushes) = PushSender::channel();
         let resource = Resource::lock("r").unwrap();
         for number in 0..10_000 {
             let owner = Owner::sign("w", number, 0);
-            nudge.push(Push::Released { freed: Freed { resource: resource.clone(), owner }, told: 1 });
+            push_sender.push(Push::Released {
+                lease: ReleasedLease { resource: resource.clone(), owner },
+                notified: 1,
+            });
         }
-        nudge.push(Push::Closed);
+        push_sender.push(Push::Closed);
         let received: Vec<Push> = std::iter::from_fn(|| pushes.try_recv().ok()).collect();
         assert_eq!((received.len(), received.last()), (PUSHES_MAX, Some(&Push::Closed)));
     }

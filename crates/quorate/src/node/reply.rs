@@ -27,7 +27,7 @@ pub enum Reply {
         /// The number of places before it that it has to wait for.
         ahead: u32,
     },
-    /// *Acquire, extend, complete, forgive, share, extend share*: another owner holds the resource, or a
+    /// *Acquire, extend, complete, reset attempts, share, extend share*: another owner holds the resource, or a
     /// waiter comes first.
     Held {
         /// The holder; [`Owner::READERS`] and [`Owner::QUEUE`] represent a group of workers.
@@ -36,7 +36,7 @@ pub enum Reply {
         /// can have set.
         remaining: Option<Duration>,
     },
-    /// *Acquire, extend, complete, count, forgive* on a claim: the claim is already done or dead-lettered.
+    /// *Acquire, extend, complete, count, reset attempts* on a claim: the claim is already done or dead-lettered.
     Done(DoneRecord),
     /// *Raise*: the counter has the requested value.
     Raised,
@@ -50,8 +50,8 @@ pub enum Reply {
     Completed,
     /// *Count*: the requested count is stored.
     Counted,
-    /// *Forgive*: the counted attempts are removed.
-    Forgiven,
+    /// *Reset attempts*: the counted attempts are removed.
+    AttemptsReset,
     /// *Inspect*: the state of the resource.
     State {
         /// The holder and its remaining time.
@@ -73,7 +73,7 @@ pub enum Reply {
         next: Option<Cursor>,
     },
     /// *Write*: the node stores another record than the leader expected; this is it.
-    Standing(Record),
+    Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,
     /// *Keep*: the retention is set, if the ledger exists.
@@ -142,7 +142,7 @@ pub struct DoneRecord {
     /// The fingerprint of the payload, in hexadecimal digits, if there is one.
     pub payload: Option<Arc<str>>,
     /// The number of attempts after which the message was dead-lettered; `None` if it was completed.
-    pub poisoned: Option<u32>,
+    pub dead_lettered: Option<u32>,
 }
 
 /// The attempts counted on a claim that is not done.

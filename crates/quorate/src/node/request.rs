@@ -71,7 +71,7 @@ pub enum Request {
         /// The expected holder.
         owner: Owner,
         /// The token of the reservation.
-        heir: Owner,
+        successor: Owner,
         /// The duration of the reservation.
         ttl: Duration,
     },
@@ -143,7 +143,7 @@ pub enum Request {
         /// The time for which the place is kept unless it is requested again.
         ttl: Duration,
         /// Set if the waiter needs exclusive access, cleared for a reader.
-        alone: bool,
+        exclusive: bool,
     },
     /// Removes a place from the queue. Never refused because of its time or the marker.
     LeaveQueue {
@@ -183,14 +183,14 @@ pub enum Request {
         /// The fingerprint of the payload, in hexadecimal digits. Without one, the stored fingerprint is
         /// kept.
         payload: Option<Arc<str>>,
-        /// Reverses the count instead: if exactly `attempts` are counted, sets the count to one less.
-        back: bool,
+        /// Withdraws the count instead: if exactly `attempts` are counted, sets the count to one less.
+        withdraw: bool,
         /// The time for which the count is kept after this.
         keep: Duration,
     },
     /// If no worker holds the claim and it is not completed, removes the counted attempts, the payload's
     /// fingerprint and the dead-letter record.
-    Forgive {
+    ResetAttempts {
         /// The claim.
         resource: Resource,
         /// The time for which the counter is kept after this. It continues from the token of the dead-letter
@@ -260,8 +260,8 @@ pub enum Request {
     },
 }
 
-/// A node's error for a request for which [`Request::is_unfit`] returns true.
-pub const UNFIT: &str = "readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim";
+/// A node's error for a request for which [`Request::is_invalid`] returns true.
+pub const INVALID_REQUEST: &str = "readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim";
 
 impl Request {
     /// Adds the delay `by` between creation and sending to the times on the client's wall clock.
@@ -278,11 +278,11 @@ impl Request {
 
     /// Returns whether the request does not apply to the kind of its resource: readers, a queue or a
     /// reservation on a claim, or a record on anything but a claim. A node refuses it.
-    pub fn is_unfit(&self) -> bool {
+    pub fn is_invalid(&self) -> bool {
         match self {
             Self::Complete { resource, .. }
             | Self::Count { resource, .. }
-            | Self::Forgive { resource, .. } => !resource.is_claim(),
+            | Self::ResetAttempts { resource, .. } => !resource.is_claim(),
             Self::Share { resource, .. }
             | Self::ExtendShare { resource, .. }
             | Self::Downgrade { resource, .. }
@@ -319,7 +319,10 @@ impl Request {
                     && (begun.is_none() || resource.is_claim())
             }
             (
-                Self::Acquire { .. } | Self::Extend { .. } | Self::Complete { .. } | Self::Forgive { .. },
+                Self::Acquire { .. }
+                | Self::Extend { .. }
+                | Self::Complete { .. }
+                | Self::ResetAttempts { .. },
                 Reply::Held { .. },
             )
             | (Self::Raise { .. }, Reply::Raised)
@@ -335,9 +338,9 @@ impl Request {
             | (Self::Inspect { .. }, Reply::State { .. })
             | (Self::Complete { .. }, Reply::Completed)
             | (Self::Count { .. }, Reply::Counted)
-            | (Self::Forgive { .. }, Reply::Forgiven)
+            | (Self::ResetAttempts { .. }, Reply::AttemptsReset)
             | (Self::Write { .. }, Reply::Written)
-            | (Self::Write { .. }, Reply::Standing(_))
+            | (Self::Write { .. }, Reply::Conflict(_))
             | (Self::Keep { .. }, Reply::Kept)
             | (Self::Mark { .. }, Reply::Marked) => true,
             (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(page)) => page.is_bounded(),
@@ -347,7 +350,7 @@ impl Request {
                 | Self::Extend { resource, .. }
                 | Self::Complete { resource, .. }
                 | Self::Count { resource, .. }
-                | Self::Forgive { resource, .. },
+                | Self::ResetAttempts { resource, .. },
                 _,
             ) => done(resource),
             _ => false,

@@ -2,10 +2,10 @@ use crate::{
     config::{QuorumConfig, SettingError},
     driver::{NodeFactory, NodePool},
     env::{Env, WallTime},
-    lease::{InspectError, Inspection, Lock, Locks, QuorumInner, RwLock, Slots, inspect},
+    lease::{Heartbeat, Inspection, Lock, Locks, QuorumInner, ReadLease, inspect},
     node::{Node, Reply, Resource},
     quorum::QuorumStatus,
-    vote::{Answer, NodeOutcome, Report},
+    vote::{Answer, NoMajority, NodeOutcome},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -56,13 +56,53 @@ impl Quorum {
     }
 
     /// Returns `k` numbered slots called `name`, of which to acquire one: at most `k` workers hold one at a time.
-    pub fn slots(&self, name: impl AsRef<str>, k: usize) -> Slots {
-        Slots::new(Arc::clone(&self.0), name.as_ref(), k)
+    ///
+    /// Each slot is a lock of its own, `NAME/slot-I`, with its own fencing counter: [`Locks::acquire_any`] returns the number
+    /// `I` and the lease. A token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All
+    /// workers must give the same `k`: a worker that gives a larger one takes slots that the others do not know of.
+    ///
+    /// # Why no counting semaphore
+    ///
+    /// A count that a quorum keeps is unsound. With five nodes and room for two holders, each of three workers may be
+    /// counted by three nodes while no node counts more than two of them: nine grants fit into ten places. Whatever a
+    /// node counts, two majorities may overlap in only one node, and a node with room grants. A lease has one place on
+    /// each node, so any two majorities conflict; `k` leases under `k` names are `k` such places.
+    pub fn slots(&self, name: impl AsRef<str>, k: usize) -> Locks {
+        Locks::slots(Arc::clone(&self.0), name.as_ref(), k)
     }
 
-    /// Returns the lock called `name`, to be held by many readers or by one writer.
-    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
-        RwLock::new(Arc::clone(&self.0), Resource::lock(name.as_ref()))
+    /// Returns a heartbeat that may be silent for `max_silence`, for
+    /// [`LeaseOptions::renew_while_beating`](crate::LeaseOptions::renew_while_beating).
+    pub fn heartbeat(&self, max_silence: Duration) -> Heartbeat {
+        Heartbeat::new(self.env(), max_silence)
+    }
+
+    /// Returns the lock called `name`, to be acquired for reading: many readers may hold it, or one writer.
+    ///
+    /// The writer holds [`Quorum::lock`] of the same name. So a writer and any other Redlock client on that name exclude each
+    /// other, and readers exclude them all.
+    ///
+    /// ```
+    /// use quorate::{Quorum, node::MemoryNode};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let quorum = Quorum::builder().node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
+    /// let one = quorum.read_lock("catalogue").acquire().await?;
+    /// let two = quorum.read_lock("catalogue").acquire().await?;
+    /// assert!(quorum.lock("catalogue").try_acquire().await?.is_contended());
+    /// // … read …
+    /// one.ensure_held()?; // no client has written since
+    /// one.release().await?;
+    /// two.release().await?;
+    /// let written = quorum.lock("catalogue").acquire().await?;
+    /// # drop(written);
+    /// # quorum.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_lock(&self, name: impl AsRef<str>) -> Lock<ReadLease> {
+        Lock::for_reading(Arc::clone(&self.0), Resource::lock(name.as_ref()))
     }
 
     /// Returns the settings.
@@ -71,6 +111,7 @@ impl Quorum {
     }
 
     /// Returns the environment: clocks, timers and tasks of this quorum.
+    #[doc(hidden)]
     pub fn env(&self) -> &Env {
         self.0.pool().env()
     }
@@ -108,12 +149,12 @@ impl Quorum {
     /// node has been reached or found unreachable: a node that was reached may yet be in quarantine.
     ///
     /// # Errors
-    /// [`NotReady`] where no majority votes, with the cause for each node. A cause that only an operator can remove ends the
-    /// wait at once: see [`NotReady::is_permanent`].
+    /// [`NoMajority`] where no majority votes, with the cause for each node. A cause that only an operator can remove ends the
+    /// wait at once: see [`NoMajority::is_permanent`].
     ///
     /// # Cancel safety
     /// Safe: it only looks.
-    pub async fn ready(&self, wait: Duration) -> Result<QuorumStatus, NotReady> {
+    pub async fn ready(&self, wait: Duration) -> Result<QuorumStatus, NoMajority> {
         let pool = self.0.pool();
         let is_refused = |status: &QuorumStatus| pool.report_of(status).is_permanent();
         let status = self
@@ -122,17 +163,17 @@ impl Quorum {
         if status.has_majority() {
             return Ok(status);
         }
-        Err(NotReady { report: pool.report_of(&status) })
+        Err(pool.report_of(&status).of("no quorum"))
     }
 
     /// Asks the nodes for the holder of `resource`.
     ///
     /// # Errors
-    /// [`InspectError`] where fewer than a majority answered.
+    /// [`NoMajority`] where fewer than a majority answered.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
-    pub async fn inspect(&self, resource: &Resource) -> Result<Inspection, InspectError> {
+    pub async fn inspect(&self, resource: &Resource) -> Result<Inspection, NoMajority> {
         inspect(&self.0, resource).await
     }
 
@@ -140,11 +181,11 @@ impl Quorum {
     /// worker may still hold a lease, this can lead to two holders.
     ///
     /// # Errors
-    /// [`TrustError`] where a node could not be trusted; the others are.
+    /// [`NoMajority`] where a node could not be trusted; the others are.
     ///
     /// # Cancel safety
     /// Dropping it leaves each node trusted or not.
-    pub async fn trust_nodes(&self) -> Result<(), TrustError> {
+    pub async fn trust_nodes(&self) -> Result<(), NoMajority> {
         let mut votes = self.0.pool().trust_all();
         let mut outcomes = vec![NodeOutcome::Pending; self.0.pool().len()];
         while let Some(vote) = votes.recv().await {
@@ -156,7 +197,7 @@ impl Quorum {
         if outcomes.iter().all(|outcome| matches!(outcome, NodeOutcome::Granted)) {
             return Ok(());
         }
-        Err(TrustError { report: self.0.pool().report(outcomes) })
+        Err(self.0.pool().report(outcomes).of("not every node could be trusted"))
     }
 
     /// Closes the quorum: ends every lease, sends the releases that dropped leases have posted, and ends every task. It takes two
@@ -244,6 +285,7 @@ impl QuorumBuilder {
     }
 
     /// Sets another environment than the real one. The quorum's tasks are counted apart from the environment's own.
+    #[doc(hidden)]
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
@@ -337,28 +379,5 @@ impl QuorumBuilder {
 impl fmt::Debug for QuorumBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumBuilder").field("nodes", &self.nodes).finish_non_exhaustive()
-    }
-}
-
-/// Nodes that could not be trusted.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("not every node could be trusted: {report}")]
-pub struct TrustError {
-    /// The outcome of each node.
-    pub report: Report,
-}
-
-/// The error of a quorum in which no majority of the nodes votes.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("no quorum: {report}")]
-pub struct NotReady {
-    /// The state of each node.
-    pub report: Report,
-}
-
-impl NotReady {
-    /// Returns whether only an operator can fix it: trying again will not help.
-    pub fn is_permanent(&self) -> bool {
-        self.report.is_permanent()
     }
 }

@@ -32,9 +32,15 @@ mod handle;
 mod status;
 
 pub use crate::{
-    config::{QuorumConfig, SettingError, SettingMismatch, SharedSettings},
-    trust::{NodeState, NodeStatus, QuarantineReason, VoteRejection},
-    vote::{NodeOutcome, Report},
+    config::{QuorumConfig, SettingError},
+    trust::NodeStatus,
+    vote::NoMajority,
 };
-pub use handle::{NotReady, Quorum, QuorumBuilder, TrustError};
+#[doc(hidden)]
+pub use crate::{
+    config::{SettingMismatch, SharedSettings},
+    trust::{NodeState, QuarantineReason, VoteRejection},
+    vote::NodeOutcome,
+};
+pub use handle::{Quorum, QuorumBuilder};
 pub use status::QuorumStatus;

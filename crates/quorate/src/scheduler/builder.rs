@@ -75,7 +75,7 @@ impl Scheduler {
     /// # async fn example(quorum: &Quorum) -> Result<(), ElectionError<ScheduleError>> {
     /// let ttl = Duration::from_secs(10);
     /// // At most a third of the TTL, the time between two extensions.
-    /// let heartbeat = Heartbeat::new(quorum.env(), ttl / 3);
+    /// let heartbeat = quorum.heartbeat(ttl / 3);
     /// let scheduler = Scheduler::new(quorum, "billing").ttl(ttl).renew_while_beating(&heartbeat);
     /// let mut run = pin!(scheduler.run().into_future());
     /// loop {

@@ -1,4 +1,4 @@
-use crate::node::NameError;
+use crate::config::SettingError;
 use std::{sync::Arc, time::Duration};
 
 /// The maximal number of ticks that a group's ledger keeps. A new leader reads the whole ledger, a page at a time.
@@ -48,5 +48,5 @@ pub enum ScheduleError {
     NoneAtOnce,
     /// The name of the group cannot be used.
     #[error(transparent)]
-    Group(#[from] NameError),
+    Group(#[from] SettingError),
 }

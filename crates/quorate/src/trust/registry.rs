@@ -42,12 +42,53 @@ pub enum NodeState {
 pub struct NodeStatus {
     /// The node's name: its address, without secrets.
     pub name: Arc<str>,
-    /// The node's state.
+    /// The node's state. [`NodeStatus::votes`] and [`NodeStatus::reason`] describe it.
+    #[doc(hidden)]
     pub state: NodeState,
     /// The server's version, once a handshake has reported it.
     pub version: Option<Arc<str>>,
     /// The duration of the last round trip.
     pub round_trip: Option<Duration>,
+}
+
+impl NodeStatus {
+    /// Returns whether the node votes.
+    pub fn votes(&self) -> bool {
+        self.state == NodeState::Trusted
+    }
+
+    /// Returns the reason why the node does not vote, as text; `None` if it votes.
+    pub fn reason(&self) -> Option<String> {
+        Some(match &self.state {
+            NodeState::Trusted => return None,
+            NodeState::Connecting => "no handshake yet".to_owned(),
+            NodeState::Quarantined { why, .. } | NodeState::Refused(why) => why.to_string(),
+            NodeState::Unreachable(cause) => cause.to_string(),
+        })
+    }
+
+    /// Returns whether there is no connection to the node, or the first handshake is under way.
+    pub fn is_away(&self) -> bool {
+        matches!(self.state, NodeState::Connecting | NodeState::Unreachable(_))
+    }
+
+    /// Returns the end of the node's quarantine on this worker's boot clock: it votes from then on, without an action. `None`
+    /// if it is not in quarantine.
+    pub fn quarantined_until(&self) -> Option<BootTime> {
+        match self.state {
+            NodeState::Quarantined { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Returns whether only an operator can make the node vote.
+    pub fn is_permanent(&self) -> bool {
+        match &self.state {
+            NodeState::Trusted | NodeState::Connecting => false,
+            NodeState::Quarantined { why, .. } | NodeState::Refused(why) => why.is_permanent(),
+            NodeState::Unreachable(cause) => cause.is_permanent(),
+        }
+    }
 }
 
 /// The nodes of a quorum, as their drivers report them to each other and to callers.

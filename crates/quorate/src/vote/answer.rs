@@ -4,7 +4,7 @@ use crate::{
     plain::plain,
     trust::{NodeEpoch, NodeState, VoteRejection},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, error, fmt, sync::Arc, time::Duration};
 
 /// The vote of one node in a round.
 #[derive(Clone, Debug)]
@@ -118,17 +118,50 @@ impl NodeOutcome {
     }
 }
 
-/// The outcome of every node in a round that did not reach a majority.
+/// The error of a round that did not reach a majority, with the outcome of each node.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// The size of a majority.
-    pub needed: usize,
-    /// The nodes by name, in the order of the list.
-    pub nodes: Vec<(Arc<str>, NodeOutcome)>,
+pub struct NoMajority {
+    /// The text that says what failed.
+    failed: Cow<'static, str>,
+    needed: usize,
+    nodes: Vec<(Arc<str>, NodeOutcome)>,
 }
 
-impl Report {
+impl NoMajority {
+    /// Returns the error of a round in which `needed` nodes had to agree.
+    #[doc(hidden)]
+    pub fn new(needed: usize, nodes: Vec<(Arc<str>, NodeOutcome)>) -> Self {
+        Self { failed: Cow::Borrowed(""), needed, nodes }
+    }
+
+    /// Returns the same error, whose text begins with `failed`.
+    pub(crate) fn of(self, failed: impl Into<Cow<'static, str>>) -> Self {
+        Self { failed: failed.into(), ..self }
+    }
+
+    /// Returns the text that says what failed; empty where the error that contains this one says it.
+    pub fn failed(&self) -> &str {
+        &self.failed
+    }
+
+    /// Returns the size of a majority.
+    pub fn needed(&self) -> usize {
+        self.needed
+    }
+
+    /// Returns each node's name and its outcome as text, in the order of the list.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, String)> {
+        self.nodes.iter().map(|(name, outcome)| (&**name, outcome.to_string()))
+    }
+
+    /// Returns each node's name and its outcome.
+    #[doc(hidden)]
+    pub fn outcomes(&self) -> &[(Arc<str>, NodeOutcome)] {
+        &self.nodes
+    }
+
     /// Returns the number of nodes whose outcome is of this kind.
+    #[doc(hidden)]
     pub fn count(&self, kind: impl Fn(&NodeOutcome) -> bool) -> usize {
         self.nodes.iter().filter(|(_, outcome)| kind(outcome)).count()
     }
@@ -169,9 +202,12 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for NoMajority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agreed = self.count(|outcome| matches!(outcome, NodeOutcome::Granted));
+        if !self.failed.is_empty() {
+            write!(f, "{}: ", self.failed)?;
+        }
         write!(f, "{agreed} of {} nodes agreed, {} needed", self.nodes.len(), self.needed)?;
         for (name, outcome) in &self.nodes {
             write!(f, "; {name}: {outcome}")?;
@@ -179,3 +215,5 @@ impl fmt::Display for Report {
         Ok(())
     }
 }
+
+impl error::Error for NoMajority {}

@@ -4,7 +4,7 @@ mod answer;
 mod channel;
 mod tally;
 
-pub use answer::{Answer, NodeOutcome, Report, Vote};
+pub use answer::{Answer, NoMajority, NodeOutcome, Vote};
 pub use tally::{Grant, RoundData, Tally, Verdict};
 
 pub(crate) use channel::{ReplyTo, VoteReceiver, VoteSender, vote_channel};

@@ -1,6 +1,6 @@
 //! A node in memory that can be cut off.
 
-use quorate::node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, Nudge, Session};
+use quorate::node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Session};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -32,11 +32,11 @@ impl Node for Cut {
         self.node.name()
     }
 
-    async fn open(&self, nudge: Nudge) -> Result<(CutSession, Hello), Cause> {
+    async fn open(&self, push_sender: PushSender) -> Result<(CutSession, Hello), Cause> {
         if self.off.load(Ordering::Relaxed) {
             return Err(Cause::Unreachable("cut off".into()));
         }
-        let (session, hello) = self.node.open(nudge).await?;
+        let (session, hello) = self.node.open(push_sender).await?;
         Ok((CutSession { session, off: Arc::clone(&self.off) }, hello))
     }
 }

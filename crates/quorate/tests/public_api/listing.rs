@@ -90,6 +90,20 @@ impl Api {
         self.paths.values().map(String::as_str).collect::<BTreeSet<_>>().into_iter()
     }
 
+    /// The names of the types and traits that other crates may use, and that the documentation does not show.
+    pub(crate) fn hidden_types(&self) -> BTreeSet<String> {
+        let shown: BTreeSet<&str> = self.names().filter_map(|name| name.rsplit("::").next()).collect();
+        let items = self.source.modules.values().flat_map(|module| &module.items);
+        let types = items.filter_map(|item| match item {
+            Item::Struct(item) if is_pub(&item.vis) => Some(item.ident.to_string()),
+            Item::Enum(item) if is_pub(&item.vis) => Some(item.ident.to_string()),
+            Item::Trait(item) if is_pub(&item.vis) => Some(item.ident.to_string()),
+            Item::Type(item) if is_pub(&item.vis) => Some(item.ident.to_string()),
+            _ => None,
+        });
+        types.filter(|name| !shown.contains(name.as_str())).collect()
+    }
+
     pub(crate) fn root_items_without_example(&self) -> Vec<&str> {
         let at_root = self.paths.iter().filter(|(_, path)| path.matches("::").count() == 1);
         let without = at_root.filter(|(definition, _)| {
@@ -194,7 +208,9 @@ fn public_name(item: &Item) -> Option<String> {
 fn describe(item: &Item, path: &str, lines: &mut BTreeSet<String>) {
     let kind = |what: &str, rest: String| format!("{path}: {what}{rest}");
     let mut fields = |of: &Fields, owner: &str, all: bool| {
-        for (at, field) in of.iter().enumerate().filter(|(_, field)| all || is_pub(&field.vis)) {
+        for (at, field) in
+            of.iter().enumerate().filter(|(_, field)| (all || is_pub(&field.vis)) && !is_hidden(&field.attrs))
+        {
             let name = field.ident.as_ref().map_or_else(|| at.to_string(), ToString::to_string);
             lines.insert(format!("{owner}::{name}: {}", text(&field.ty)));
         }
@@ -216,6 +232,8 @@ fn describe(item: &Item, path: &str, lines: &mut BTreeSet<String>) {
         Item::Trait(item) => {
             for one in &item.items {
                 match one {
+                    TraitItem::Fn(method) if is_hidden(&method.attrs) => false,
+                    TraitItem::Type(of) if is_hidden(&of.attrs) => false,
                     TraitItem::Fn(method) => lines.insert(format!("{path}: {}", text(&method.sig))),
                     TraitItem::Type(of) => lines.insert(format!("{path}: type {}", of.ident)),
                     TraitItem::Const(of) => lines.insert(format!("{path}: const {}", of.ident)),

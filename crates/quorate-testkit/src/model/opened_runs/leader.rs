@@ -187,7 +187,7 @@ impl OpenedRuns {
             }
             Ask::Write => {
                 let mut node_reply = serve(Question::Write { term, seen: it.seen, mark: it.target });
-                if let NodeReply::Standing(met) = node_reply
+                if let NodeReply::Conflict(met) = node_reply
                     && (overwrites(it.target, it.seen, met, it.remembering)
                         || self.leaves_out(Rule::MeetsLater))
                 {
@@ -212,7 +212,7 @@ impl OpenedRuns {
             Ask::Extend if live => {
                 serve(Question::Extend { generation, owner });
             }
-            Ask::Count => match serve(Question::Count { generation, owner, back: false }) {
+            Ask::Count => match serve(Question::Count { generation, owner, withdraw: false }) {
                 NodeReply::Done { void } => self.finds_end(state, leader, void),
                 NodeReply::Counted if it.phase == LeaderPhase::Voiding => {
                     let Some(Stage::Open { at, .. }) = it.target.stage() else { return None };

@@ -89,7 +89,7 @@ pub(super) enum Question {
     Prune(u8),
     Acquire { generation: u8, owner: u8 },
     Extend { generation: u8, owner: u8 },
-    Count { generation: u8, owner: u8, back: bool },
+    Count { generation: u8, owner: u8, withdraw: bool },
     Complete { generation: u8, owner: u8, void: bool },
     Inspect { generation: u8 },
 }
@@ -108,7 +108,7 @@ pub(super) struct RequestOptions {
 pub(super) enum NodeReply {
     Ledger,
     Written,
-    Standing(Mark),
+    Conflict(Mark),
     Granted {
         counted: bool,
     },
@@ -188,12 +188,12 @@ fn request(question: Question, options: RequestOptions) -> Request {
             token: TOKEN,
             keep: FOR_EVER,
         },
-        Question::Count { generation, owner: by, back } => Request::Count {
+        Question::Count { generation, owner: by, withdraw } => Request::Count {
             resource: slot(generation),
             owner: owner(by),
             attempts: 1,
             payload: None,
-            back,
+            withdraw,
             keep: FOR_EVER,
         },
         Question::Complete { generation, owner: by, void } => {
@@ -209,7 +209,7 @@ fn node_reply(reply: &Reply) -> NodeReply {
     match reply {
         Reply::Ledger(_) => NodeReply::Ledger,
         Reply::Written => NodeReply::Written,
-        Reply::Standing(record) => NodeReply::Standing(Mark::of_record(record)),
+        Reply::Conflict(record) => NodeReply::Conflict(Mark::of_record(record)),
         Reply::Granted { begun, .. } => {
             NodeReply::Granted { counted: begun.as_ref().is_some_and(|begun| begun.attempts > 0) }
         }

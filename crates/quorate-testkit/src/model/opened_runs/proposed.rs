@@ -5,7 +5,7 @@
 //! [`verdict`](quorate::internals::verdict) are used as they are.
 //!
 //! Slots: acquire and count must not be served after the slot's horizon; extend and complete may. `keep` and `retention` last
-//! until the horizon. A count is never sent with `back`, and a slot is never forgiven.
+//! until the horizon. A count is never sent with `withdraw`, and the attempts of a slot are never reset.
 
 use super::record::{End, Mark, Stage};
 use quorate::internals::majority;

@@ -147,7 +147,7 @@ impl OpenedRuns {
             Ask::Extend if live => {
                 serve(Question::Extend { generation, owner });
             }
-            Ask::Count => match serve(Question::Count { generation, owner, back: false }) {
+            Ask::Count => match serve(Question::Count { generation, owner, withdraw: false }) {
                 NodeReply::Superseded if !self.leaves_out(Rule::CountOnce) => return None,
                 NodeReply::Counted | NodeReply::Superseded if it.phase == WorkerPhase::Counting => {
                     let older = memory(site.since).covers(time_of(it.at));
@@ -157,7 +157,7 @@ impl OpenedRuns {
                 _ => return None,
             },
             Ask::TakeBack => {
-                serve(Question::Count { generation, owner, back: true });
+                serve(Question::Count { generation, owner, withdraw: true });
             }
             Ask::Complete => {
                 serve(Question::Complete { generation, owner, void: false });

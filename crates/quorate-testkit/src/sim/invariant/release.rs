@@ -31,7 +31,7 @@ impl Invariant for Release {
                 else {
                     return Ok(());
                 };
-                if resource.kind() == ResourceKind::Wish {
+                if resource.kind() == ResourceKind::ResignRequest {
                     return Ok(());
                 }
                 let attempt = (resource.clone(), owner.clone());

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::sim::{Event, Held, Holder, Work};
 use quorate::{
-    claim::{Claim, ClaimError, ClaimHandle, ClaimOutcome, Claims, CompleteError, ProcessError, Processed},
+    claim::{Claim, ClaimError, ClaimHandle, ClaimOutcome, Claims, ProcessError, Processed},
     node::{FencingToken, Resource},
 };
 use std::{
@@ -72,7 +72,7 @@ impl Consumer {
             Err(ProcessError::Claim(error)) => worker.refused(&error),
             Err(ProcessError::Handler(_)) => worker.referee.count("claim abandoned"),
             Err(ProcessError::Lost(_)) => worker.referee.count("claim lost"),
-            Err(ProcessError::Complete(error)) => worker.incomplete(&error),
+            Err(ProcessError::NotRecorded(error)) => worker.incomplete(&error),
             Err(_) => worker.referee.fail("process fails in a new way"),
         }
     }
@@ -195,12 +195,12 @@ impl Worker {
         self.referee.count(if untrusted { "claim untrusted" } else { "claim unreachable" });
     }
 
-    fn incomplete(&self, error: &CompleteError) {
+    fn incomplete(&self, error: &ClaimError) {
         self.referee.count(match error {
-            CompleteError::TakenOver { .. } => "complete: taken over",
-            CompleteError::Superseded => "complete: superseded",
-            CompleteError::AlreadyDone(_) => "complete: already done",
-            CompleteError::NoMajority(_) => "complete: no majority",
+            ClaimError::TakenOver { .. } => "complete: taken over",
+            ClaimError::Superseded => "complete: superseded",
+            ClaimError::AlreadyDone(_) | ClaimError::DeadLettered(_) => "complete: already done",
+            ClaimError::NoMajority(_) => "complete: no majority",
             _ => "complete: impossible",
         });
     }

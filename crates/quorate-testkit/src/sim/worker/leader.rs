@@ -55,8 +55,8 @@ pub(super) async fn unseat(mut worker: Worker) {
         let asked = observer.ask_to_resign(None, wait).await;
         worker.referee.count(match &asked {
             Ok(_) => "asked leader resigned",
-            Err(ResignError::NotObeyed { .. }) => "asked leader leads on",
-            Err(ResignError::NobodyLeads { .. }) => "no leader to ask",
+            Err(ResignError::LeadsOn { .. }) => "asked leader leads on",
+            Err(ResignError::NoLeader { .. }) => "no leader to ask",
             Err(_) => "leader not asked",
         });
     }
@@ -152,8 +152,8 @@ impl Worker {
         if rng.chance(300) {
             self.patience(rng.millis_up_to(&[500, 2_000, 5_000])).await;
             if !self.referee.is_calm() {
-                let heir = format!("w{}", rng.index(WORKERS));
-                let given = rng.chance(700) && term.transfer_to(&heir).is_ok();
+                let successor = format!("w{}", rng.index(WORKERS));
+                let given = rng.chance(700) && term.transfer_to(&successor).is_ok();
                 if !given {
                     term.resign();
                 }

@@ -100,10 +100,10 @@ impl Worker {
         }
         // After `take` the referee no longer counts this worker as a holder.
         let lease = held.take().and_then(Arc::into_inner);
-        let mut heirs = SeedRng::new(self.seed, &format!("heir {} {}", self.label, held.token()));
+        let mut successors = SeedRng::new(self.seed, &format!("successor {} {}", self.label, held.token()));
         let lease = match lease {
-            Some(lease) if heirs.chance(250) => {
-                let given = lease.transfer_to(&format!("w{}", heirs.index(WORKERS))).await;
+            Some(lease) if successors.chance(250) => {
+                let given = lease.transfer_to(&format!("w{}", successors.index(WORKERS))).await;
                 self.referee.count(if given.is_ok() { "lease transferred" } else { "lease not transferred" });
                 None
             }

@@ -1,6 +1,6 @@
 use crate::{
     env::{BootTime, Env},
-    node::{Batch, Cause, Hello, Node, Nudge, Refusal, Reply, Request, Session},
+    node::{Batch, Cause, Hello, Node, PushSender, Refusal, Reply, Request, Session},
     trust::Marker,
 };
 use futures_util::future::{BoxFuture, join_all};
@@ -106,8 +106,8 @@ impl<N: Node> Reach for At<N> {
     ) -> BoxFuture<'a, Result<Sight, Cause>> {
         Box::pin(async move {
             let (began, wall) = (env.now(), env.wall());
-            let (nudge, _pushes) = Nudge::channel();
-            let opened = env.before(began + patience, self.node.open(nudge)).await;
+            let (push_sender, _pushes) = PushSender::channel();
+            let opened = env.before(began + patience, self.node.open(push_sender)).await;
             let (mut session, hello) = opened.unwrap_or(Err(Cause::TimedOut))?;
             let took = began.until(env.now());
             let ours = i64::try_from((wall + took / 2).as_micros()).unwrap_or(i64::MAX);

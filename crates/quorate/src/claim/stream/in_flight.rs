@@ -256,12 +256,12 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    fn hand(most: usize) -> InFlightWindow<&'static str> {
+    fn window(most: usize) -> InFlightWindow<&'static str> {
         InFlightWindow::new(most, most, Duration::from_secs(10))
     }
 
-    fn pull(hand: &mut InFlightWindow<&'static str>, id: &'static str, now: u64) {
-        hand.pull(Arc::new(id), id.into(), at(now));
+    fn pull(window: &mut InFlightWindow<&'static str>, id: &'static str, now: u64) {
+        window.pull(Arc::new(id), id.into(), at(now));
     }
 
     fn ids(batch: &[(Number, Arc<str>)]) -> Vec<&str> {
@@ -270,38 +270,38 @@ mod tests {
 
     #[test]
     fn no_more_is_pulled_than_can_be_handled() {
-        let mut hand = hand(2);
-        pull(&mut hand, "a", 0);
-        assert_eq!(hand.room(), 1);
-        pull(&mut hand, "b", 0);
-        assert_eq!(hand.room(), 0);
-        let batch = hand.batch(at(0));
-        assert_eq!((ids(&batch), hand.room()), (vec!["a", "b"], 0));
-        assert!(hand.batch(at(0)).is_empty(), "once");
-        assert!(hand.end(batch[0].0).is_some() && hand.end(batch[0].0).is_none());
-        assert_eq!(hand.room(), 1);
+        let mut window = window(2);
+        pull(&mut window, "a", 0);
+        assert_eq!(window.room(), 1);
+        pull(&mut window, "b", 0);
+        assert_eq!(window.room(), 0);
+        let batch = window.batch(at(0));
+        assert_eq!((ids(&batch), window.room()), (vec!["a", "b"], 0));
+        assert!(window.batch(at(0)).is_empty(), "once");
+        assert!(window.end(batch[0].0).is_some() && window.end(batch[0].0).is_none());
+        assert_eq!(window.room(), 1);
     }
 
     #[test]
     fn a_twin_waits_until_the_first_has_ended() {
-        let mut hand = hand(4);
-        ["a", "a", "b"].iter().for_each(|id| pull(&mut hand, id, 0));
-        let batch = hand.batch(at(0));
+        let mut window = window(4);
+        ["a", "a", "b"].iter().for_each(|id| pull(&mut window, id, 0));
+        let batch = window.batch(at(0));
         assert_eq!(ids(&batch), ["a", "b"]);
-        assert_eq!(hand.room(), 2, "the twin takes up none");
-        assert_eq!(hand.next_look(), Some(at(100)));
-        assert!(hand.batch(at(100)).is_empty() && hand.next_look() == Some(at(200)));
-        hand.end(batch[0].0);
-        assert_eq!(ids(&hand.batch(at(200))), ["a"]);
+        assert_eq!(window.room(), 2, "the twin takes up none");
+        assert_eq!(window.next_look(), Some(at(100)));
+        assert!(window.batch(at(100)).is_empty() && window.next_look() == Some(at(200)));
+        window.end(batch[0].0);
+        assert_eq!(ids(&window.batch(at(200))), ["a"]);
     }
 
     #[test]
     fn twins_without_end_are_not_pulled_without_end() {
-        let mut hand = hand(2);
+        let mut window = window(2);
         let mut pulled = 0;
-        while hand.room() > 0 {
-            pull(&mut hand, "a", 0);
-            hand.batch(at(0));
+        while window.room() > 0 {
+            pull(&mut window, "a", 0);
+            window.batch(at(0));
             pulled += 1;
             assert!(pulled < 10);
         }
@@ -310,125 +310,125 @@ mod tests {
 
     #[test]
     fn what_others_handle_is_looked_at_until_patience_is_over() {
-        let mut hand = hand(1);
-        pull(&mut hand, "a", 0);
+        let mut window = window(1);
+        pull(&mut window, "a", 0);
         let mut looks = Vec::new();
         let mut now = at(0);
         loop {
-            let batch = hand.batch(now);
+            let batch = window.batch(now);
             assert_eq!(ids(&batch), ["a"], "at {now:?}");
-            if !hand.elsewhere(batch[0].0, Some(Duration::from_secs(60)), now) {
-                hand.end(batch[0].0);
+            if !window.elsewhere(batch[0].0, Some(Duration::from_secs(60)), now) {
+                window.end(batch[0].0);
                 break;
             }
-            assert_eq!((hand.room(), hand.free()), (0, 1), "the waiting room is full, its place is free");
-            now = hand.next_look().unwrap();
+            assert_eq!((window.room(), window.free()), (0, 1), "the waiting room is full, its place is free");
+            now = window.next_look().unwrap();
             looks.push(now);
         }
         assert_eq!(looks, [100, 300, 700, 1500, 3100, 6300, 10_000].map(at));
         // The message is claimed again as soon as the other worker's claim may have ended, if that is
         // known.
-        pull(&mut hand, "b", 20_000);
-        let batch = hand.batch(at(20_000));
-        assert!(hand.elsewhere(batch[0].0, Some(Duration::from_millis(1)), at(20_000)));
-        assert_eq!(hand.next_look(), Some(at(20_100)));
+        pull(&mut window, "b", 20_000);
+        let batch = window.batch(at(20_000));
+        assert!(window.elsewhere(batch[0].0, Some(Duration::from_millis(1)), at(20_000)));
+        assert_eq!(window.next_look(), Some(at(20_100)));
     }
 
     #[test]
     fn what_is_left_to_the_source_keeps_its_id_until_it_has_ended() {
-        let mut hand = InFlightWindow::new(4, 4, Duration::ZERO);
-        ["a", "a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
-        let first = hand.batch(at(0));
-        assert!(!hand.elsewhere(first[0].0, None, at(0)), "without patience");
-        assert!(hand.batch(at(100)).is_empty(), "it has not ended yet");
-        hand.end(first[0].0);
-        assert_eq!(ids(&hand.batch(at(200))), ["a"]);
-        assert!(hand.batch(at(300)).is_empty(), "one of them at a time");
+        let mut window = InFlightWindow::new(4, 4, Duration::ZERO);
+        ["a", "a", "a"].iter().for_each(|id| pull(&mut window, id, 0));
+        let first = window.batch(at(0));
+        assert!(!window.elsewhere(first[0].0, None, at(0)), "without patience");
+        assert!(window.batch(at(100)).is_empty(), "it has not ended yet");
+        window.end(first[0].0);
+        assert_eq!(ids(&window.batch(at(200))), ["a"]);
+        assert!(window.batch(at(300)).is_empty(), "one of them at a time");
     }
 
     #[test]
     fn a_full_waiting_room_stops_pulling_and_ends_nothing() {
-        let mut hand = InFlightWindow::new(2, 3, Duration::from_secs(10));
+        let mut window = InFlightWindow::new(2, 3, Duration::from_secs(10));
         let mut pulled = Vec::new();
         for id in ["a", "b", "c", "d", "e", "f"] {
-            if hand.room() == 0 {
+            if window.room() == 0 {
                 break;
             }
-            pull(&mut hand, id, 0);
-            let batch = hand.batch(at(0));
+            pull(&mut window, id, 0);
+            let batch = window.batch(at(0));
             assert_eq!(ids(&batch), [id]);
-            assert!(hand.elsewhere(batch[0].0, None, at(0)), "{id} waits");
+            assert!(window.elsewhere(batch[0].0, None, at(0)), "{id} waits");
             pulled.push(id);
         }
         assert_eq!(pulled, ["a", "b", "c"]);
         // They are claimed again, as many at once as there are slots; the third as soon as one of them is
         // free.
-        assert_eq!((hand.room(), hand.next_look()), (0, Some(at(100))));
-        let batch = hand.batch(at(100));
-        assert_eq!((ids(&batch), hand.next_look()), (vec!["a", "b"], None));
-        assert!(hand.batch(at(100)).is_empty() && hand.room() == 0, "no place is free");
-        hand.end(batch[0].0);
-        assert_eq!((hand.room(), hand.next_look()), (1, Some(at(100))), "one waits, one is at work");
-        assert_eq!(ids(&hand.batch(at(100))), ["c"]);
+        assert_eq!((window.room(), window.next_look()), (0, Some(at(100))));
+        let batch = window.batch(at(100));
+        assert_eq!((ids(&batch), window.next_look()), (vec!["a", "b"], None));
+        assert!(window.batch(at(100)).is_empty() && window.room() == 0, "no place is free");
+        window.end(batch[0].0);
+        assert_eq!((window.room(), window.next_look()), (1, Some(at(100))), "one waits, one is at work");
+        assert_eq!(ids(&window.batch(at(100))), ["c"]);
     }
 
     #[test]
     fn messages_that_were_pulled_before_the_waiting_room_was_full_join_it() {
-        let mut hand = InFlightWindow::new(3, 1, Duration::from_secs(10));
-        ["a", "b", "c"].iter().for_each(|id| pull(&mut hand, id, 0));
-        for (number, id) in hand.batch(at(0)) {
-            assert!(hand.elsewhere(number, None, at(0)), "{id} waits");
+        let mut window = InFlightWindow::new(3, 1, Duration::from_secs(10));
+        ["a", "b", "c"].iter().for_each(|id| pull(&mut window, id, 0));
+        for (number, id) in window.batch(at(0)) {
+            assert!(window.elsewhere(number, None, at(0)), "{id} waits");
         }
-        assert_eq!(hand.room(), 0);
-        assert_eq!(ids(&hand.batch(at(100))), ["a", "b", "c"], "every one of them gets a place");
+        assert_eq!(window.room(), 0);
+        assert_eq!(ids(&window.batch(at(100))), ["a", "b", "c"], "every one of them gets a place");
     }
 
     #[test]
     fn patience_begins_when_another_worker_is_found_at_it() {
-        let mut hand = hand(2);
+        let mut window = window(2);
         // The message was here for a minute without a quorum, and another behind a twin.
-        ["a", "a"].iter().for_each(|id| pull(&mut hand, id, 0));
-        let first = hand.batch(at(0))[0].0;
-        assert!(hand.away(first, at(0)) && !hand.away(first, at(60_000)));
-        let batch = hand.batch(at(70_000));
-        assert!(hand.elsewhere(batch[0].0, None, at(70_000)), "found for the first time");
-        assert_eq!(hand.next_look(), Some(at(70_100)), "and looked at again soon");
-        let twin = hand.batch(at(70_100));
+        ["a", "a"].iter().for_each(|id| pull(&mut window, id, 0));
+        let first = window.batch(at(0))[0].0;
+        assert!(window.away(first, at(0)) && !window.away(first, at(60_000)));
+        let batch = window.batch(at(70_000));
+        assert!(window.elsewhere(batch[0].0, None, at(70_000)), "found for the first time");
+        assert_eq!(window.next_look(), Some(at(70_100)), "and looked at again soon");
+        let twin = window.batch(at(70_100));
         let twin = twin.iter().find(|(number, _)| *number != batch[0].0);
-        assert!(twin.is_none_or(|(number, _)| hand.elsewhere(*number, None, at(70_100))));
+        assert!(twin.is_none_or(|(number, _)| window.elsewhere(*number, None, at(70_100))));
         // An outage of the quorum starts the patience again.
-        let mut hand = InFlightWindow::new(1, 1, Duration::from_secs(10));
-        pull(&mut hand, "b", 0);
-        let number = hand.batch(at(0))[0].0;
-        assert!(hand.elsewhere(number, None, at(0)));
-        hand.batch(at(9_000));
-        assert!(hand.away(number, at(9_000)), "news again");
-        hand.batch(at(11_000));
-        assert!(hand.elsewhere(number, None, at(11_000)));
-        hand.batch(at(21_000));
-        assert!(!hand.elsewhere(number, None, at(21_000)));
+        let mut window = InFlightWindow::new(1, 1, Duration::from_secs(10));
+        pull(&mut window, "b", 0);
+        let number = window.batch(at(0))[0].0;
+        assert!(window.elsewhere(number, None, at(0)));
+        window.batch(at(9_000));
+        assert!(window.away(number, at(9_000)), "news again");
+        window.batch(at(11_000));
+        assert!(window.elsewhere(number, None, at(11_000)));
+        window.batch(at(21_000));
+        assert!(!window.elsewhere(number, None, at(21_000)));
     }
 
     #[test]
     fn patience_without_end_is_possible() {
-        let mut hand = InFlightWindow::new(1, 1, Duration::MAX);
-        pull(&mut hand, "a", 0);
+        let mut window = InFlightWindow::new(1, 1, Duration::MAX);
+        pull(&mut window, "a", 0);
         for days in 0..100 {
             let now = at(days * 86_400_000);
-            let batch = hand.batch(now);
-            assert!(hand.elsewhere(batch[0].0, None, now));
+            let batch = window.batch(now);
+            assert!(window.elsewhere(batch[0].0, None, now));
         }
     }
 
     #[test]
     fn without_a_quorum_messages_keep_their_room_and_wait_longer_each_time() {
-        let mut hand = hand(1);
-        pull(&mut hand, "a", 0);
+        let mut window = window(1);
+        pull(&mut window, "a", 0);
         for next in [100, 300, 700] {
-            let now = hand.next_look().unwrap_or(at(0));
-            let batch = hand.batch(now);
-            assert_eq!(hand.away(batch[0].0, now), next == 100, "news once");
-            assert_eq!((hand.room(), hand.next_look()), (0, Some(at(next))));
+            let now = window.next_look().unwrap_or(at(0));
+            let batch = window.batch(now);
+            assert_eq!(window.away(batch[0].0, now), next == 100, "news once");
+            assert_eq!((window.room(), window.next_look()), (0, Some(at(next))));
         }
     }
 }

@@ -1,8 +1,5 @@
-use crate::{claim::Fingerprint, plain::plain};
-use std::{convert::Infallible, fmt::Display, future, sync::Arc};
-
-/// The maximum length of an invalid id that an error repeats, in bytes.
-const SHOWN: usize = 120;
+use crate::claim::Fingerprint;
+use std::{convert::Infallible, error::Error, fmt::Display, future, sync::Arc};
 
 /// A message of a source: an id, and a way to acknowledge it to the source.
 ///
@@ -16,8 +13,8 @@ pub trait Message: Send + Sync + 'static {
     /// message.
     ///
     /// # Errors
-    /// [`BadId`] if it has no readable id: such a message goes to the dead-letter hook.
-    fn id(&self) -> Result<&str, BadId>;
+    /// The reason if it has no readable id: such a message goes to the dead-letter hook.
+    fn id(&self) -> Result<&str, Box<dyn Error + Send + Sync>>;
 
     /// Returns a fingerprint of its payload, if the same id with another payload is to be detected: such a
     /// message goes to the dead-letter hook. A fingerprint costs one more round trip for each claim.
@@ -62,30 +59,6 @@ pub trait Incoming {
     fn message(self) -> Result<Self::Message, Arc<str>>;
 }
 
-/// The error for an id that no claim can have, with the reason.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct BadId {
-    why: Arc<str>,
-}
-
-impl BadId {
-    /// Creates the error with the reason `why`, without control characters and cut to the maximum length.
-    pub fn new(why: &str) -> Self {
-        Self { why: plain(why, SHOWN * 2).into() }
-    }
-
-    /// Creates the error for an id that is not UTF-8.
-    pub fn not_utf8(bytes: &[u8]) -> Self {
-        Self::new(&format!("the message id {:?} is not UTF-8", plain(&String::from_utf8_lossy(bytes), SHOWN)))
-    }
-
-    /// Returns the reason.
-    pub fn why(&self) -> &Arc<str> {
-        &self.why
-    }
-}
-
 impl<M: Message> Incoming for M {
     type Message = M;
 
@@ -109,7 +82,7 @@ where
 {
     type Error = Infallible;
 
-    fn id(&self) -> Result<&str, BadId> {
+    fn id(&self) -> Result<&str, Box<dyn Error + Send + Sync>> {
         Ok(self.0.as_ref())
     }
 
@@ -128,7 +101,7 @@ where
 {
     type Error = E;
 
-    fn id(&self) -> Result<&str, BadId> {
+    fn id(&self) -> Result<&str, Box<dyn Error + Send + Sync>> {
         Ok(self.0.as_ref())
     }
 

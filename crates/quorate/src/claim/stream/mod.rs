@@ -72,5 +72,5 @@ mod run;
 
 pub use consume::Consume;
 pub use delivery::Delivery;
-pub use message::{BadId, Incoming, Message};
-pub use outcome::{Acked, Consumed, DeadMessage, Ended, Outcome};
+pub use message::{Incoming, Message};
+pub use outcome::{Consumed, DeadMessage, Ended, Outcome};

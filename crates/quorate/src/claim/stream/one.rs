@@ -1,14 +1,17 @@
 //! The work on one message: its handler, its done record, its ack, and its hand-over to the dead-letter
 //! hook.
 
-use super::{Acked, DeadMessage, Delivery, Message, Outcome};
+use super::{DeadMessage, Delivery, Message, Outcome};
 use crate::{
-    claim::{Claim, ClaimOutcome, ClaimResult, Claims, CompleteError},
+    claim::{Claim, ClaimError, ClaimOutcome, ClaimResult, Claims},
     node::engine::{RESULT_MAX, cut},
     plain::plain,
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
+
+/// The result of the acknowledgement of a message: see [`Ended::acked`](super::Ended::acked).
+pub(super) type Acked = Result<bool, Arc<str>>;
 use tokio_util::sync::CancellationToken;
 
 /// The maximum length of a handler's error that is kept, in bytes.
@@ -63,7 +66,7 @@ where
         Outcome::Handled | Outcome::Duplicate { .. } => ack(&*message).await,
         _ => {
             message.leave().await;
-            Acked::No
+            Ok(false)
         }
     };
     (outcome, acked)
@@ -88,12 +91,12 @@ pub(super) async fn give_up<M: Message>(
     };
     let has_hook = claims.dead_letter.is_some();
     match claims.hand_over(claim).await {
-        ClaimOutcome::DeadLettered(poisoned) => {
-            let (attempts, handed) = (poisoned.attempts, poisoned.at.is_some());
+        ClaimOutcome::DeadLettered(dead) => {
+            let (attempts, handed) = (dead.attempts, dead.at.is_some());
             (Outcome::DeadLettered { attempts }, given_up(&*message, handed, has_hook).await)
         }
         // `hand_over` returns no other outcome.
-        _ => (Outcome::Stopped, Acked::No),
+        _ => (Outcome::Stopped, Ok(false)),
     }
 }
 
@@ -106,7 +109,7 @@ pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bo
         (false, true) => "the dead-letter hook failed",
     };
     message.leave().await;
-    Acked::Failed(why.into())
+    Err(why.into())
 }
 
 /// Hands a message that cannot be claimed to the hook, and acks it if the hook takes it.
@@ -125,7 +128,7 @@ pub(super) async fn bury<M: Message>(
         Ok(()) => ack(&*message).await,
         Err(error) => {
             message.leave().await;
-            Acked::Failed(format!("dead letter: {}", plain(&error, WHY_MAX)).into())
+            Err(format!("dead letter: {}", plain(&error, WHY_MAX)).into())
         }
     };
     (Outcome::Unusable { why }, acked)
@@ -139,9 +142,9 @@ async fn handed<M>(dead: Arc<Dead<M>>, letter: DeadMessage<M>) -> Result<(), Arc
 /// Acknowledges to the source that the message is done. A panic of the ack counts as a failure.
 pub(super) async fn ack<M: Message>(message: &M) -> Acked {
     match AssertUnwindSafe(message.ack()).catch_unwind().await {
-        Ok(Ok(())) => Acked::Yes,
-        Ok(Err(error)) => Acked::Failed(plain(&error.to_string(), WHY_MAX).into()),
-        Err(panic) => Acked::Failed(format!("it panicked: {}", words(&*panic)).into()),
+        Ok(Ok(())) => Ok(true),
+        Ok(Err(error)) => Err(plain(&error.to_string(), WHY_MAX).into()),
+        Err(panic) => Err(format!("it panicked: {}", words(&*panic)).into()),
     }
 }
 
@@ -151,7 +154,8 @@ async fn record(claim: Claim, result: &str) -> Outcome {
     match claim.complete(cut(result, RESULT_MAX)).await {
         Ok(_) => Outcome::Handled,
         // The worker of a later claim completed it first: the message is done.
-        Err(CompleteError::AlreadyDone(done)) => Outcome::Duplicate { result: done.result },
+        Err(ClaimError::AlreadyDone(done)) => Outcome::Duplicate { result: done.result },
+        Err(ClaimError::DeadLettered(dead)) => Outcome::Duplicate { result: dead.note },
         Err(why) => Outcome::Unrecorded { why },
     }
 }

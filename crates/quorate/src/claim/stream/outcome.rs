@@ -1,5 +1,5 @@
 use crate::{
-    claim::{ClaimHandle, CompleteError},
+    claim::{ClaimError, ClaimHandle},
     node::Owner,
 };
 use std::{fmt, sync::Arc, time::Duration};
@@ -12,8 +12,9 @@ pub struct Ended<M> {
     pub message: Arc<M>,
     /// Its outcome.
     pub outcome: Outcome,
-    /// The acknowledgement to the source.
-    pub acked: Acked,
+    /// `Ok(true)` if the source accepted the ack: the message is done. `Ok(false)` if no ack was sent, and an error with the
+    /// reason if the ack failed, or the dead-letter hook failed or is missing: the source may deliver the message again.
+    pub acked: Result<bool, Arc<str>>,
     /// The time since it was pulled.
     pub took: Duration,
 }
@@ -58,23 +59,11 @@ pub enum Outcome {
     /// The handler succeeded, but the message could not be recorded as done.
     Unrecorded {
         /// The reason.
-        why: CompleteError,
+        why: ClaimError,
     },
     /// The consumer was shut down before the message was handled, or its handler did not end within the
     /// grace period.
     Stopped,
-}
-
-/// The acknowledgement of a message to its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Acked {
-    /// The source accepted the ack: the message is done.
-    Yes,
-    /// No ack was sent: the source may deliver the message again.
-    No,
-    /// The ack failed, or the dead-letter hook failed or is missing: the source may deliver the message
-    /// again.
-    Failed(Arc<str>),
 }
 
 /// A message that cannot be handled, for [`Consume::on_dead`](super::Consume::on_dead).
@@ -105,7 +94,7 @@ pub struct Consumed {
     /// [`Outcome::Failed`].
     pub failed: u64,
     /// [`Outcome::DeadLettered`].
-    pub poisoned: u64,
+    pub dead_lettered: u64,
     /// [`Outcome::Unusable`].
     pub unusable: u64,
     /// [`Outcome::Gone`].
@@ -123,20 +112,20 @@ pub struct Consumed {
 }
 
 impl Consumed {
-    pub(super) fn count(&mut self, outcome: &Outcome, acked: &Acked) {
+    pub(super) fn count(&mut self, outcome: &Outcome, acked: &Result<bool, Arc<str>>) {
         *match outcome {
             Outcome::Handled => &mut self.handled,
             Outcome::Duplicate { .. } => &mut self.duplicates,
             Outcome::InProgress { .. } => &mut self.in_progress,
             Outcome::Failed { .. } => &mut self.failed,
-            Outcome::DeadLettered { .. } => &mut self.poisoned,
+            Outcome::DeadLettered { .. } => &mut self.dead_lettered,
             Outcome::Unusable { .. } => &mut self.unusable,
             Outcome::Gone => &mut self.gone,
             Outcome::Lost => &mut self.lost,
             Outcome::Unrecorded { .. } => &mut self.unrecorded,
             Outcome::Stopped => &mut self.stopped,
         } += 1;
-        self.acked += u64::from(*acked == Acked::Yes);
+        self.acked += u64::from(*acked == Ok(true));
     }
 }
 

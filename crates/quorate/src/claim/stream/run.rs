@@ -1,7 +1,7 @@
 //! The task that runs a consumer: it pulls messages, claims them, starts their handlers, and ends them.
 
 use super::{
-    Acked, Consume, Consumed, Delivery, Ended, Incoming, Message, Outcome,
+    Consume, Consumed, Delivery, Ended, Incoming, Message, Outcome,
     consume::Options,
     in_flight::{InFlightWindow, Number},
     one,
@@ -27,10 +27,12 @@ const TO_END: Duration = Duration::from_secs(1);
 
 /// The maximum lengths of an id and of an outcome in a log line, in bytes.
 const ID_MAX: usize = 120;
+/// The most bytes of the reason for an invalid id that the outcome and the dead-letter hook get.
+const BAD_ID_MAX: usize = 240;
 const OUTCOME_MAX: usize = 500;
 
 type Verdicts = Vec<(Number, Result<ClaimOutcome, ClaimError>)>;
-type Worked = (Number, Result<Option<(Outcome, Acked)>, Box<dyn Any + Send>>);
+type Worked = (Number, Result<Option<(Outcome, one::Acked)>, Box<dyn Any + Send>>);
 
 pub(super) async fn run<S, M, H, F, T, E>(
     consume: Consume<S, M, H>,
@@ -49,9 +51,9 @@ where
     // Timings that cannot work are reported before anything is pulled.
     claims.validate()?;
     let env = claims.quorum.env().clone();
-    let hand = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
+    let window = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
     let mut consumer = Consumer {
-        hand,
+        window,
         env: env.clone(),
         claims,
         handler: Arc::new(handler),
@@ -66,7 +68,7 @@ where
     };
     let (mut source, mut shutdown) = (pin!(source.fuse()), pin!(shutdown));
     let mut dry = false;
-    while !(dry && consumer.hand.is_empty()) {
+    while !(dry && consumer.window.is_empty()) {
         consumer.claim();
         let next_look = consumer.next_look();
         let look = async {
@@ -109,7 +111,7 @@ where
 }
 
 struct Consumer<M, H> {
-    hand: InFlightWindow<M>,
+    window: InFlightWindow<M>,
     env: Env,
     claims: Claims,
     handler: Arc<H>,
@@ -162,18 +164,18 @@ where
         };
         self.rest = Rest::default();
         if message.is_gone() {
-            let number = self.hand.pull_unusable(Arc::clone(&message), now);
+            let number = self.window.pull_unusable(Arc::clone(&message), now);
             return self.start(number, async move { (Outcome::Gone, one::ack(&*message).await) });
         }
-        let id = message.id().map(Arc::<str>::from).map_err(|bad| Arc::clone(bad.why()));
+        let id = message.id().map(Arc::<str>::from).map_err(|bad| plain(&bad.to_string(), BAD_ID_MAX).into());
         let id = id.and_then(|id| match Resource::claim(&self.claims.set, &id) {
             Ok(_) => Ok(id),
             Err(bad) => Err(bad.to_string().into()),
         });
         match id {
-            Ok(id) => self.hand.pull(message, id, now),
+            Ok(id) => self.window.pull(message, id, now),
             Err(why) => {
-                let number = self.hand.pull_unusable(Arc::clone(&message), now);
+                let number = self.window.pull_unusable(Arc::clone(&message), now);
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
         }
@@ -181,7 +183,7 @@ where
 
     /// Returns whether there is room for one more message, and the source is not paused.
     fn pulls(&self) -> bool {
-        self.hand.room() > 0 && self.rest.is_over(self.env.now())
+        self.window.room() > 0 && self.rest.is_over(self.env.now())
     }
 
     fn source_failed(&mut self, error: &str, now: BootTime) {
@@ -197,7 +199,7 @@ where
     /// flight.
     fn claim(&mut self) {
         while self.rounds.len() < BATCHES {
-            let mut batch = self.hand.batch(self.env.now());
+            let mut batch = self.window.batch(self.env.now());
             if batch.is_empty() {
                 return;
             }
@@ -205,7 +207,7 @@ where
                 let rest = batch.split_off(batch.len().min(CHUNK));
                 let asked = std::mem::replace(&mut batch, rest);
                 let asked = asked.into_iter().map(|(number, id)| {
-                    let payload = self.hand.message(number).and_then(|message| message.fingerprint());
+                    let payload = self.window.message(number).and_then(|message| message.fingerprint());
                     (number, payload.into_iter().fold(MessageId::new(id.to_string()), MessageId::fingerprint))
                 });
                 self.rounds.push(Box::pin(round(self.claims.clone(), asked.collect())));
@@ -214,14 +216,14 @@ where
     }
 
     fn next_look(&self) -> Option<BootTime> {
-        let look = if self.rounds.len() < BATCHES { self.hand.next_look() } else { None };
-        let ask = self.rest.until.filter(|at| self.hand.room() > 0 && *at > self.env.now());
+        let look = if self.rounds.len() < BATCHES { self.window.next_look() } else { None };
+        let ask = self.rest.until.filter(|at| self.window.room() > 0 && *at > self.env.now());
         look.into_iter().chain(ask).min()
     }
 
     fn decide(&mut self, number: Number, verdict: Result<ClaimOutcome, ClaimError>) {
         let now = self.env.now();
-        let Some(message) = self.hand.message(number).cloned() else { return };
+        let Some(message) = self.window.message(number).cloned() else { return };
         match verdict {
             Ok(ClaimOutcome::Claimed(claim)) if claim.is_given_up() => {
                 let (claims, dead) = (self.claims.clone(), self.options.on_dead.clone());
@@ -236,18 +238,18 @@ where
                 (Outcome::Duplicate { result: done.result }, acked)
             }),
             // It was handed over before, or by another worker.
-            Ok(ClaimOutcome::DeadLettered(poisoned)) => {
+            Ok(ClaimOutcome::DeadLettered(dead)) => {
                 let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
                 self.start(number, async move {
-                    let acked = one::given_up(&*message, poisoned.at.is_some(), has_hook).await;
-                    (Outcome::DeadLettered { attempts: poisoned.attempts }, acked)
+                    let acked = one::given_up(&*message, dead.at.is_some(), has_hook).await;
+                    (Outcome::DeadLettered { attempts: dead.attempts }, acked)
                 });
             }
             Ok(ClaimOutcome::InProgress { retry_after, holder }) => {
-                if !self.hand.elsewhere(number, retry_after, now) {
+                if !self.window.elsewhere(number, retry_after, now) {
                     self.start(number, async move {
                         message.leave().await;
-                        (Outcome::InProgress { holder }, Acked::No)
+                        (Outcome::InProgress { holder }, Ok(false))
                     });
                 }
             }
@@ -258,11 +260,11 @@ where
             // This worker has a configuration error. A worker that has had a quorum waits instead: a
             // password may be in rotation.
             Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
-                self.hand.away(number, now);
+                self.window.away(number, now);
                 self.refused = Some(error);
             }
             Err(error) => {
-                if self.hand.away(number, now) {
+                if self.window.away(number, now) {
                     tracing::warn!(set = &*self.claims.set, "a message waits for a quorum: {error}");
                 }
             }
@@ -270,9 +272,9 @@ where
     }
 
     /// Runs the work on a message in a task of its own, so that messages use all threads.
-    fn start(&mut self, number: Number, work: impl Future<Output = (Outcome, Acked)> + Send + 'static) {
+    fn start(&mut self, number: Number, work: impl Future<Output = (Outcome, one::Acked)> + Send + 'static) {
         let kill = self.kill.clone();
-        let task: ScopedTask<Option<(Outcome, Acked)>> = self.env.spawn_scoped(async move {
+        let task: ScopedTask<Option<(Outcome, one::Acked)>> = self.env.spawn_scoped(async move {
             tokio::select! { biased;
                 () = kill.cancelled() => None,
                 ended = work => Some(ended),
@@ -283,12 +285,12 @@ where
 
     fn worked(&mut self, (number, worked): Worked) {
         // A task that was stopped with the quorum, or at the end of the grace period, has no outcome.
-        let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Acked::No));
+        let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Ok(false)));
         self.end(number, outcome, acked);
     }
 
-    fn end(&mut self, number: Number, outcome: Outcome, acked: Acked) {
-        let Some((message, since)) = self.hand.end(number) else { return };
+    fn end(&mut self, number: Number, outcome: Outcome, acked: one::Acked) {
+        let Some((message, since)) = self.window.end(number) else { return };
         self.consumed.count(&outcome, &acked);
         self.log(&message, &outcome, &acked);
         if let Some(hook) = &self.options.on_end {
@@ -298,13 +300,13 @@ where
 
     /// Logs the end of a message. It is a warning if the message was not acked, since a source that does
     /// not redeliver it has lost it. Messages stopped by the shutdown are only counted there.
-    fn log(&self, message: &M, outcome: &Outcome, acked: &Acked) {
+    fn log(&self, message: &M, outcome: &Outcome, acked: &one::Acked) {
         let set = &*self.claims.set;
-        let id = message.id().map_or_else(|bad| plain(bad.why(), ID_MAX), |id| plain(id, ID_MAX));
+        let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));
         let outcome_text = plain(&outcome.to_string(), OUTCOME_MAX);
         match (outcome, acked) {
             // The shutdown logs how many messages were stopped.
-            (_, Acked::Yes) | (Outcome::Stopped, _) => {
+            (_, Ok(true)) | (Outcome::Stopped, _) => {
                 tracing::debug!(set, id, ?acked, "a message ended: {outcome_text}");
             }
             (Outcome::Handled | Outcome::Duplicate { .. } | Outcome::Gone, _) => {
@@ -315,14 +317,14 @@ where
                     "a message is done, but the source did not take the ack: {outcome_text}"
                 );
             }
-            (_, Acked::No) => {
+            (_, Ok(false)) => {
                 tracing::warn!(
                     set,
                     id,
                     "a message was not handled and is left to its source: {outcome_text}"
                 );
             }
-            (_, Acked::Failed(why)) => {
+            (_, Err(why)) => {
                 tracing::warn!(
                     set,
                     id,
@@ -356,11 +358,11 @@ where
             }
             self.running.clear();
         }
-        for number in self.hand.rest() {
-            if let Some(message) = self.hand.message(number).cloned() {
+        for number in self.window.rest() {
+            if let Some(message) = self.window.message(number).cloned() {
                 message.leave().await;
             }
-            self.end(number, Outcome::Stopped, Acked::No);
+            self.end(number, Outcome::Stopped, Ok(false));
         }
         let stopped = self.consumed.stopped;
         if stopped > 0 {

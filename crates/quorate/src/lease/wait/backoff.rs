@@ -137,7 +137,7 @@ impl<'a> RetryBackoff<'a> {
     /// Returns whether an attempt of this caller can be granted although `holder` holds the resource.
     fn may_join(&self, holder: &Owner) -> bool {
         let reads = self.mode == Mode::Shared && holder.as_str() == Owner::READERS;
-        reads || self.inner.config().is_heir_of(holder)
+        reads || self.inner.config().is_successor_of(holder)
     }
 
     /// Returns the time until the next attempt if no release is reported.

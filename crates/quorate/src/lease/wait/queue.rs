@@ -22,7 +22,7 @@ pub(crate) struct QueueTicket {
     ticket: Owner,
     /// The start of the wait by the waiter's wall clock, in microseconds. The nodes order their queues by it.
     at: u64,
-    alone: bool,
+    exclusive: bool,
     /// The time before which the place is not requested.
     from: BootTime,
     /// The votes on the last request for the place.
@@ -33,7 +33,7 @@ impl QueueTicket {
     pub(crate) fn new(
         inner: &Arc<QuorumInner>,
         resource: &Resource,
-        alone: bool,
+        exclusive: bool,
         patience: Duration,
     ) -> Self {
         let (pool, env) = (inner.pool(), inner.env());
@@ -42,7 +42,7 @@ impl QueueTicket {
             resource: resource.clone(),
             ticket: pool.sign(),
             at: env.wall().as_micros(),
-            alone,
+            exclusive,
             from: env.now() + patience,
             asked: None,
         }
@@ -78,7 +78,7 @@ impl QueueTicket {
             now: env.wall().as_micros(),
             tolerance: inner.config().max_clock_offset,
             ttl: Self::ttl(inner.config()),
-            alone: self.alone,
+            exclusive: self.exclusive,
         };
         self.asked = Some(inner.pool().ask_all(|_| request.clone()));
         Some(self.ticket.clone())

@@ -76,14 +76,14 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(Reply::Completed)
     }
 
-    /// Counts an attempt that is about to begin, or with `back` removes the count of an attempt that never
+    /// Counts an attempt that is about to begin, or with `withdraw` removes the count of an attempt that never
     /// began.
     pub(super) fn count_attempt(
         &mut self,
         resource: &Resource,
         owner: &Owner,
         mut requested: AttemptCount,
-        back: bool,
+        withdraw: bool,
         keep: Duration,
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
@@ -95,12 +95,15 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Reply::Done(done));
         }
         let stored = begun.as_ref().map(|begun| begun.attempts);
-        let is_accepted =
-            if back { stored == Some(requested.attempts) } else { counts_more(stored, requested.attempts) };
+        let is_accepted = if withdraw {
+            stored == Some(requested.attempts)
+        } else {
+            counts_more(stored, requested.attempts)
+        };
         if !is_accepted {
             return Ok(Reply::Refused(Refusal::Superseded));
         }
-        if back {
+        if withdraw {
             requested.attempts = requested.attempts.saturating_sub(1);
         }
         // Without a counted attempt no payload is kept either: an attempt that never began must not exclude
@@ -113,12 +116,14 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(Reply::Counted)
     }
 
-    pub(super) fn forgive(&mut self, resource: &Resource, keep: Duration) -> Result<Reply, S::Error> {
+    pub(super) fn reset_attempts(&mut self, resource: &Resource, keep: Duration) -> Result<Reply, S::Error> {
         if let Some(row) = self.live_lease(resource)? {
             return Ok(self.held(&row));
         }
         match self.claim_state(resource)? {
-            ClaimState { done: Some(done), .. } if done.poisoned.is_none() => return Ok(Reply::Done(done)),
+            ClaimState { done: Some(done), .. } if done.dead_lettered.is_none() => {
+                return Ok(Reply::Done(done));
+            }
             ClaimState { done: Some(done), .. } => {
                 // The next token must be larger than the token of the done record.
                 let count = self.live_counter(resource)?.map_or(done.token, |count| count.max(done.token));
@@ -128,7 +133,7 @@ impl<S: Store> RequestHandler<'_, S> {
             ClaimState { done: None, begun: Some(_) } => self.store.set_claim(resource, None)?,
             ClaimState { done: None, begun: None } => {}
         }
-        Ok(Reply::Forgiven)
+        Ok(Reply::AttemptsReset)
     }
 }
 

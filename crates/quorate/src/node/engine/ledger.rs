@@ -109,7 +109,7 @@ impl<S: Store> RequestHandler<'_, S> {
                 return Ok(Reply::Written);
             }
             if stored.last || Some(stored) != seen {
-                return Ok(Reply::Standing(stored.clone()));
+                return Ok(Reply::Conflict(stored.clone()));
             }
         }
         let records = vec![(Arc::clone(key), Some(record.clone()))];

@@ -32,12 +32,12 @@ impl<S: Store> RequestHandler<'_, S> {
         ticket: Option<&Owner>,
     ) -> Result<Option<Reply>, S::Error> {
         let places = self.live_places(resource)?;
-        let waits = places.iter().take_while(|place| !place.is(ticket)).any(|place| place.alone);
+        let waits = places.iter().take_while(|place| !place.is(ticket)).any(|place| place.exclusive);
         Ok(waits.then(|| self.queue_reply(&places)))
     }
 
-    pub(super) fn new_place(&self, at: u64, ticket: &Owner, ttl: Duration, alone: bool) -> PlaceRow {
-        PlaceRow { at, ticket: ticket.as_str().into(), until_nanos: self.expiry(ttl), alone }
+    pub(super) fn new_place(&self, at: u64, ticket: &Owner, ttl: Duration, exclusive: bool) -> PlaceRow {
+        PlaceRow { at, ticket: ticket.as_str().into(), until_nanos: self.expiry(ttl), exclusive }
     }
 
     /// Adds `place` to the queue, or extends the place that its ticket already has.
@@ -61,7 +61,7 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Reply::Refused(Refusal::Crowded { most: QUEUE_MAX as u32 }));
         }
         let before = places.partition_point(|other| (other.at, &other.ticket) < (place.at, &place.ticket));
-        let ahead = places[..before].iter().filter(|other| other.alone || place.alone).count();
+        let ahead = places[..before].iter().filter(|other| other.exclusive || place.exclusive).count();
         places.insert(before, place);
         self.set_places(resource, places)?;
         Ok(Reply::Queued { ahead: ahead as u32 })

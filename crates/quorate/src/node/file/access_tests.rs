@@ -3,7 +3,7 @@
 
 use super::tests::{HELPER, Scratch, acquire, ask, granted, marked, release, scratch_node};
 use super::{FileNode, SystemWorld, World};
-use crate::node::{Cause, Node, Nudge, Refusal, Reply};
+use crate::node::{Cause, Node, PushSender, Refusal, Reply};
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
@@ -31,7 +31,7 @@ fn modes(dir: &Path) -> Vec<(PathBuf, bool, u32)> {
 }
 
 async fn denied(node: &FileNode) -> String {
-    match node.open(Nudge::channel().0).await {
+    match node.open(PushSender::channel().0).await {
         Err(Cause::Denied(why)) => why.to_string(),
         other => panic!("not refused: {:?}", other.map(|(_, hello)| hello)),
     }
@@ -114,7 +114,7 @@ async fn a_directory_open_to_others_is_refused_until_it_is_closed_to_them() {
         let fix = format!("chmod -R go= {}", dir.display());
         assert!(why.contains(&format!("mode {mode:04o}")) && why.contains(&fix), "{why}");
         assert!(Command::new("sh").args(["-c", &fix]).status().unwrap().success());
-        scratch_node(&scratch).open(Nudge::channel().0).await.unwrap();
+        scratch_node(&scratch).open(PushSender::channel().0).await.unwrap();
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_parent_that_others_may_write_to_is_refused_unless_it_is_sticky() {
             assert!(why.contains(&format!("mode {mode:04o}")) && why.contains(&fix), "{why}");
             assert!(!node.dir().exists(), "nothing is made below {}", above.display());
         } else {
-            node.open(Nudge::channel().0).await.unwrap();
+            node.open(PushSender::channel().0).await.unwrap();
         }
     }
 }
@@ -177,11 +177,11 @@ async fn files_of_another_user_are_refused() {
     let link = scratch.path().join("link");
     symlink(scratch.path(), &link).unwrap();
     let through = FileNode::new(link.join("node"));
-    through.open(Nudge::channel().0).await.unwrap();
+    through.open(PushSender::channel().0).await.unwrap();
     std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
     let why = denied(&through).await;
     assert!(why.contains(&owner) && why.contains(&*link.to_string_lossy()), "{why}");
-    scratch_node(&scratch).open(Nudge::channel().0).await.unwrap();
+    scratch_node(&scratch).open(PushSender::channel().0).await.unwrap();
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@ use super::{FileNode, FileSession, LINGER};
 use crate::{
     env::{BootTime, Env, SystemWorld, WallTime, World},
     node::{
-        Batch, BatchReply, Cause, FencingToken, Hello, Node, NodeTime, Nudge, Owner, Push, Refusal, Reply,
-        Request, Resource, Session,
+        Batch, BatchReply, Cause, FencingToken, Hello, Node, NodeTime, Owner, Push, PushSender, Refusal,
+        Reply, Request, Resource, Session,
     },
 };
 use futures_util::future::{BoxFuture, join_all};
@@ -159,7 +159,7 @@ fn never_late(request: Request) -> Batch {
 
 /// Opens a session on a node, and sets its marker unless it has one.
 pub(super) async fn marked(node: &FileNode) -> (FileSession, Hello) {
-    let (mut session, hello) = node.open(Nudge::channel().0).await.unwrap();
+    let (mut session, hello) = node.open(PushSender::channel().0).await.unwrap();
     let _ = ask(&mut session, Request::Mark { expect: None, marker: "test".into() }).await;
     (session, hello)
 }
@@ -392,16 +392,16 @@ async fn a_batch_that_cannot_be_written_is_not_granted() {
 #[tokio::test]
 async fn a_directory_moved_away_is_another_node() {
     let scratch = Scratch::new();
-    let (nudge, mut pushes) = Nudge::channel();
+    let (push_sender, mut pushes) = PushSender::channel();
     let (_, hello) = marked(&scratch.node()).await;
-    let (mut session, _) = scratch.node().open(nudge).await.unwrap();
+    let (mut session, _) = scratch.node().open(push_sender).await.unwrap();
     std::fs::rename(scratch.path().join("node"), scratch.path().join("old")).unwrap();
     let inspect = || never_late(Request::Inspect { resource: lock("r") });
     assert_eq!(session.send(inspect()).await, Err(Cause::Closed));
     assert_eq!(pushes.recv().await, Some(Push::Closed));
     assert_eq!(session.send(inspect()).await, Err(Cause::Closed));
 
-    let (_, fresh) = scratch.node().open(Nudge::channel().0).await.unwrap();
+    let (_, fresh) = scratch.node().open(PushSender::channel().0).await.unwrap();
     assert_ne!(fresh.run_id, hello.run_id);
     assert_eq!(fresh.marker, None);
 }
@@ -411,7 +411,7 @@ async fn a_directory_that_cannot_be_created_is_named_with_the_fix() {
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("file"), "").unwrap();
     let node = FileNode::new(scratch.path().join("file/node"));
-    let Err(Cause::Unreachable(why)) = node.open(Nudge::channel().0).await.map(drop) else { panic!() };
+    let Err(Cause::Unreachable(why)) = node.open(PushSender::channel().0).await.map(drop) else { panic!() };
     assert!(why.contains("file/node") && why.contains("this user may"), "{why}");
 }
 
@@ -504,7 +504,7 @@ async fn an_abandoned_open_ends() {
     soon("no thread is left", || open_locks(&dir) == 0).await;
     let _holder = StoppedHolder::of(&dir.join("lock"));
     let node = scratch.node();
-    let opened = env.before(env.now() + Duration::from_millis(50), node.open(Nudge::channel().0)).await;
+    let opened = env.before(env.now() + Duration::from_millis(50), node.open(PushSender::channel().0)).await;
     assert!(opened.is_none());
     soon("the abandoned open has ended", || open_locks(&dir) == 0).await;
 }
@@ -540,7 +540,7 @@ async fn two_machines_with_one_directory_refuse_each_other() {
     let (mut first, _) = marked(&on(ALPHA, "alpha", "one")).await;
     granted(&ask(&mut first, acquire("r", 1, SystemWorld.wall())).await);
 
-    let refused = on(BETA, "beta", "two").open(Nudge::channel().0).await.map(|(_, hello)| hello);
+    let refused = on(BETA, "beta", "two").open(PushSender::channel().0).await.map(|(_, hello)| hello);
     let Err(Cause::Denied(why)) = refused else { panic!("two machines: {refused:?}") };
     for part in ["alpha (machine ", "boot one", "beta (machine ", "boot two", "delete ", "/machine.json"] {
         assert!(why.contains(part), "{part}: {why}");
@@ -555,7 +555,7 @@ async fn two_machines_with_one_directory_refuse_each_other() {
     std::fs::remove_file(scratch.path().join("node/machine.json")).unwrap();
     marked(&on(BETA, "beta", "two")).await;
     on(ALPHA, "alpha", "three")
-        .open(Nudge::channel().0)
+        .open(PushSender::channel().0)
         .await
         .map(drop)
         .expect_err("the directory is beta's now");
@@ -566,16 +566,16 @@ async fn a_machine_whose_directory_was_taken_over_grants_nothing_more() {
     let scratch = Scratch::new();
     // Clones of one image: the second looks like the first after a restart.
     let on = |boot: &str| scratch.node().with_machine(ALPHA, "clone").with_boot_id(boot);
-    let (nudge, mut pushes) = Nudge::channel();
+    let (push_sender, mut pushes) = PushSender::channel();
     marked(&on("one")).await;
-    let (mut first, _) = on("one").open(nudge).await.unwrap();
+    let (mut first, _) = on("one").open(push_sender).await.unwrap();
     let (mut second, _) = marked(&on("two")).await;
 
     let late = first.send(never_late(acquire("r", 1, SystemWorld.wall()))).await;
     let Err(Cause::Denied(why)) = late else { panic!("granted on two machines: {late:?}") };
     assert!(why.contains("boot one") && why.contains("boot two"), "{why}");
     assert_eq!(pushes.recv().await, Some(Push::Closed));
-    let back = on("one").open(Nudge::channel().0).await.map(|(_, hello)| hello);
+    let back = on("one").open(PushSender::channel().0).await.map(|(_, hello)| hello);
     assert!(matches!(back, Err(Cause::Denied(_))), "{back:?}");
     granted(&ask(&mut second, acquire("r", 2, SystemWorld.wall())).await);
 }

@@ -9,7 +9,7 @@ use super::{FileNode, LINGER, filesystem, machine};
 use crate::{
     env::{BootTime, WallTime, World},
     node::{
-        Batch, BatchReply, Cause, Hello, Nudge, Push, Refusal, Reply, Request,
+        Batch, BatchReply, Cause, Hello, Push, PushSender, Refusal, Reply, Request,
         engine::{self, Clocks, Store},
     },
 };
@@ -35,14 +35,14 @@ pub(super) struct Job {
 /// replaced.
 pub(super) fn run(
     node: &FileNode,
-    nudge: &Nudge,
+    push_sender: &PushSender,
     hello: oneshot::Sender<Result<Hello, Cause>>,
     inbox: mpsc::Receiver<Job>,
 ) {
     match SessionWorker::open(node, || hello.is_closed()) {
         Ok(Some((lock, worker, facts))) => {
             if hello.send(Ok(facts)).is_ok() {
-                worker.serve(&lock, &inbox, nudge);
+                worker.serve(&lock, &inbox, push_sender);
             }
         }
         // The caller of `open` no longer waits.
@@ -118,24 +118,24 @@ impl SessionWorker {
         }
     }
 
-    fn serve(mut self, lock: &DirLock, inbox: &mpsc::Receiver<Job>, nudge: &Nudge) {
+    fn serve(mut self, lock: &DirLock, inbox: &mpsc::Receiver<Job>, push_sender: &PushSender) {
         while self.receive(inbox) {
             match lock.attempt(LOCK_TRY) {
                 Ok(LockAttempt::Locked(_guard)) => {
                     if let Err(cause) = still_ours(&self.dir, &self.machine) {
                         self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
-                        return nudge.push(Push::Closed);
+                        return push_sender.push(Push::Closed);
                     }
                     let (world, dir, sweeper) = (&*self.world, &self.dir, &mut self.sweeper);
                     self.pending.drain(..).for_each(|batch| batch.run(world, dir, sweeper));
                 }
                 Ok(LockAttempt::Busy) => self.time_out(),
-                Ok(LockAttempt::Replaced) => return nudge.push(Push::Closed),
+                Ok(LockAttempt::Replaced) => return push_sender.push(Push::Closed),
                 Err(e) => {
                     let cause = FileError::new(&self.dir.root().join("lock"), "be locked", &e).to_string();
                     let cause = Cause::Unreachable(cause.into());
                     self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
-                    return nudge.push(Push::Closed);
+                    return push_sender.push(Push::Closed);
                 }
             }
         }

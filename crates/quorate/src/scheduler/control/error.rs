@@ -3,7 +3,7 @@ use crate::scheduler::{
     schedule::{InvalidSchedule, Zone},
     store::RecordError,
 };
-use crate::{env::WallTime, node::NameError, plain::plain, vote::Report};
+use crate::{config::SettingError, env::WallTime, plain::plain, vote::NoMajority};
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// The longest name that an error repeats, in bytes.
@@ -15,10 +15,10 @@ const NAME_MAX: usize = 128;
 pub enum JobsError {
     /// The name of the group cannot be used.
     #[error(transparent)]
-    Group(#[from] NameError),
+    Group(#[from] SettingError),
     /// Fewer than a majority of the nodes answered.
     #[error("too few nodes answered: {0}")]
-    NoMajority(Report),
+    NoMajority(NoMajority),
     /// No leader of the group has registered a job of this name.
     #[error(
         "no job is called {:?} in group {:?}{}",
@@ -50,7 +50,7 @@ pub enum JobsError {
     #[error("the request was not posted, so it will not be carried out: {report}")]
     NotPosted {
         /// The answers of the nodes.
-        report: Report,
+        report: NoMajority,
     },
     /// The request did not reach a majority of the nodes. If it reached one, a leader may still accept it.
     #[error(
@@ -63,7 +63,7 @@ pub enum JobsError {
         /// The time until which a leader may accept it.
         until: WallTime,
         /// The last answers of the nodes.
-        report: Report,
+        report: NoMajority,
     },
     /// The request was posted, and no leader has answered it yet.
     #[error("the request {id} is posted and not answered: {}; a leader may accept it until {}", Leader(.leader), utc(*.until))]
@@ -83,7 +83,7 @@ pub enum JobsError {
         /// The time until which a leader may accept it.
         until: WallTime,
         /// The outcome of the last read on each node.
-        report: Report,
+        report: NoMajority,
     },
     /// The leader refused the request.
     #[error("the leader refuses: {}", plain(.reason, 1024))]

@@ -16,7 +16,7 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError},
     node::Cause,
     quorum::Quorum,
-    vote::{NodeOutcome, Report},
+    vote::{NoMajority, NodeOutcome},
 };
 use futures_util::{StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -342,7 +342,7 @@ impl Jobs {
         }
     }
 
-    fn not_posted(&self, request: &JobRequest, report: Report, may_be_posted: bool) -> JobsError {
+    fn not_posted(&self, request: &JobRequest, report: NoMajority, may_be_posted: bool) -> JobsError {
         match may_be_posted {
             true => {
                 JobsError::PerhapsPosted { id: request.id, until: classify::valid_until(request), report }
@@ -423,7 +423,7 @@ fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, Jo
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
         LedgerError::Superseded { .. } | LedgerError::Standing(_) => {
-            JobsError::NoMajority(Report { needed: 0, nodes: Vec::new() })
+            JobsError::NoMajority(NoMajority::new(0, Vec::new()))
         }
     })
 }

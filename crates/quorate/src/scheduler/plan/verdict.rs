@@ -11,6 +11,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 impl Delivery {
+    #[doc(hidden)]
     /// Decides whether a tick runs, from the verdict on its records.
     pub fn decide(self, verdict: &RunVerdict) -> Decision {
         match (verdict, self) {

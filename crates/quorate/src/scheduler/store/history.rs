@@ -157,12 +157,14 @@ impl HistoryEntry {
     }
 
     /// Returns the name of the part of a group's ledger that stores a job's history.
+    #[doc(hidden)]
     pub fn part(job: &str) -> String {
         format!("history:{job}")
     }
 
     /// Returns the key of the entry, which begins with the tick. Every leader that writes the entry of one run uses the same
     /// key.
+    #[doc(hidden)]
     pub fn key(&self) -> Arc<str> {
         let (tick, term) = (self.tick.as_micros(), self.term.get());
         match self.cause.request() {
@@ -175,6 +177,7 @@ impl HistoryEntry {
     ///
     /// The record's own term is 0, whatever term the entry has. No leader seals a history, and a node refuses a record of
     /// an older term than the newest that wrote to the ledger.
+    #[doc(hidden)]
     pub fn into_record(mut self, now: WallTime) -> Record {
         for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {
             *text = crate::node::engine::cut(text, REASON_MAX).into();
@@ -187,6 +190,7 @@ impl HistoryEntry {
     ///
     /// # Errors
     /// [`RecordError`] if the value is not an entry.
+    #[doc(hidden)]
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         serde_json::from_str(value)
             .map_err(|error| RecordError::new("history entry", value, &error.to_string()))
@@ -194,6 +198,7 @@ impl HistoryEntry {
 
     /// Merges the answers of the nodes to a job's history, the oldest tick first, and returns the errors of records that
     /// cannot be read. Of two entries of one run, one that is not *lost* counts.
+    #[doc(hidden)]
     pub fn merge(answers: &[Answered]) -> (Vec<Self>, Vec<RecordError>) {
         let mut entries: BTreeMap<&str, Self> = BTreeMap::new();
         let mut unreadable = BTreeMap::new();

@@ -17,5 +17,5 @@ return serve(true, true, 1, 1, function(k, a)
   if kind then
     put_over(KEYS[k], nil, nil, count, kept)
   end
-  return 'forgiven'
+  return 'attempts_reset'
 end)

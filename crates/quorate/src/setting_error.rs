@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-/// A setting that cannot be used: which one, its value, the reason and the fix.
+/// A setting or a name that cannot be used: which one, its value, the reason and the fix.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -30,7 +30,7 @@ impl SettingError {
         Self { field: field.into(), value: value.into(), reason: reason.into(), fix: fix.into() }
     }
 
-    /// The name of the setting, as [`QuorumConfig`](super::QuorumConfig), the builders and configuration files call it.
+    /// The name of the setting, as [`QuorumConfig`](crate::QuorumConfig), the builders and configuration files call it.
     pub fn field(&self) -> &str {
         &self.field
     }

@@ -1,82 +1,44 @@
 use crate::{
+    config::SettingError,
     env::BootTime,
     lease::{
-        AcquireError, DowngradeError, ExtendError, Lease, LeaseEvents, LeaseLost, Lock, ReleaseError,
-        TryAcquire,
+        AcquireError, Events, Lease, LeaseError, LeaseEvent, LeaseLost, Lock, TryAcquire,
         acquire::{AttemptResult, downgrade},
         inner::QuorumInner,
         mode::Mode,
-        options::lease_options,
     },
-    node::{NameError, Owner, Request, Resource},
+    node::{Owner, Request, Resource},
+    vote::NoMajority,
 };
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// A lock for many readers or one writer, made by [`Quorum::rw_lock`](crate::quorum::Quorum::rw_lock).
-///
-/// A writer holds the same lease as a plain [`Lock`] of that name. So a writer, a plain lock and any other Redlock
-/// client on that name exclude each other, and readers exclude them all.
-#[derive(Clone, Debug)]
-pub struct RwLock {
-    inner: Arc<QuorumInner>,
-    resource: Result<Resource, NameError>,
-}
-
-impl RwLock {
-    pub(crate) fn new(inner: Arc<QuorumInner>, resource: Result<Resource, NameError>) -> Self {
-        Self { inner, resource }
+impl Lock<ReadLease> {
+    /// Returns the lock of this name, to be acquired for reading.
+    pub(crate) fn for_reading(inner: Arc<QuorumInner>, resource: Result<Resource, SettingError>) -> Self {
+        Self::new(inner, resource).held(Mode::Shared)
     }
 
-    /// Returns the lock for reading, which readers share.
-    pub fn read(&self) -> ReadLock {
-        ReadLock(Lock::new(Arc::clone(&self.inner), self.resource.clone()).held(Mode::Shared))
-    }
-
-    /// Returns the lock for writing, which has one holder.
-    pub fn write(&self) -> Lock {
-        Lock::new(Arc::clone(&self.inner), self.resource.clone())
-    }
-}
-
-/// A lock that can be acquired for reading, made by [`RwLock::read`]. It has every setting that [`Lock`] has.
-#[derive(Clone, Debug)]
-#[must_use = "a lock does nothing until it is acquired"]
-pub struct ReadLock(Lock);
-
-impl ReadLock {
-    lease_options!(through 0);
-
-    /// As [`Lock::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        Self(self.0.wait(wait))
-    }
-
-    /// As [`Lock::fair`]. Waiting readers acquire the lock together, up to the first writer in the queue.
-    pub fn fair(self, patience: Duration) -> Self {
-        Self(self.0.fair(patience))
-    }
-
-    /// As [`Lock::try_acquire`].
+    /// Makes one attempt, as [`Lock::try_acquire`] of a lock for writing does.
     ///
     /// # Errors
-    /// As [`Lock::try_acquire`].
+    /// As for a lock for writing.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt posts its releases behind its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire<ReadLease>, AcquireError> {
-        Ok(self.0.try_acquire().await?.map(ReadLease))
+        Ok(self.attempt().await?.map(ReadLease))
     }
 
-    /// As [`Lock::acquire`].
+    /// Waits until this caller holds the lock for reading, as [`Lock::acquire`] of a lock for writing does.
     ///
     /// # Errors
-    /// As [`Lock::acquire`].
+    /// As for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
+    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
     pub async fn acquire(&self) -> Result<ReadLease, AcquireError> {
-        self.0.acquire().await.map(ReadLease)
+        self.acquire_by(self.deadline()).await.map(ReadLease)
     }
 }
 
@@ -138,7 +100,7 @@ impl ReadLease {
     }
 
     /// Returns the events from now on.
-    pub fn events(&self) -> LeaseEvents {
+    pub fn events(&self) -> Events<LeaseEvent> {
         self.0.events()
     }
 
@@ -149,7 +111,7 @@ impl ReadLease {
     ///
     /// # Cancel safety
     /// Safe: the extension goes on without the caller.
-    pub async fn extend(&self) -> Result<(), ExtendError> {
+    pub async fn extend(&self) -> Result<(), LeaseError> {
         self.0.extend().await
     }
 
@@ -160,7 +122,7 @@ impl ReadLease {
     ///
     /// # Cancel safety
     /// The lease ends and the releases leave at the first poll, or at the drop of the future: nothing is lost.
-    pub async fn release(self) -> Result<(), ReleaseError> {
+    pub async fn release(self) -> Result<(), NoMajority> {
         self.0.release().await
     }
 }
@@ -174,13 +136,13 @@ impl Lease {
     /// longest hold and a condition on renewal belong to the writer's lease only, and end with it.
     ///
     /// # Errors
-    /// [`DowngradeError`] where the lease had ended, or too few nodes made it a reader's. In both cases no lease is
+    /// [`LeaseError`] where the lease had ended, or too few nodes made it a reader's. In each case no lease is
     /// held any more, and its keys on the nodes are released.
     ///
     /// # Cancel safety
     /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt posts its releases
     /// behind its own requests.
-    pub async fn downgrade(self) -> Result<ReadLease, DowngradeError> {
+    pub async fn downgrade(self) -> Result<ReadLease, LeaseError> {
         self.fencing_token()?;
         let inner = Arc::clone(self.inner());
         // Before the first message is sent: see `LeaseDeadline::end`. The renewer leaves the keys to `WriterKeys`.
@@ -190,10 +152,11 @@ impl Lease {
         drop(keys);
         match attempted {
             AttemptResult::Held(lease, _) => Ok(ReadLease(lease)),
-            AttemptResult::Closed => Err(DowngradeError::Closed),
-            AttemptResult::Lost(_) if inner.env().stopped().is_cancelled() => Err(DowngradeError::Closed),
+            AttemptResult::Closed => Err(LeaseError::Closed),
+            AttemptResult::Lost(_) if inner.env().stopped().is_cancelled() => Err(LeaseError::Closed),
             AttemptResult::Lost(tally) => {
-                Err(DowngradeError::NoMajority(inner.pool().report(tally.outcomes())))
+                let reason = "the lease is over, and did not become a reader's";
+                Err(inner.pool().report(tally.outcomes()).of(reason).into())
             }
         }
     }
