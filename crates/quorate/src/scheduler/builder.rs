@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// The capacity of the channel of requests to the leader.
-const REQUESTS_MAX: usize = 64;
+const PENDING_REQUESTS_MAX: usize = 64;
 
 /// Plans and runs the periodic jobs of a group, on the copy that leads, or for each run on one worker
 /// ([`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker)).
@@ -147,7 +147,7 @@ impl Scheduler {
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
         let _in_use = self.registry().enter();
-        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        let (sender, requests) = mpsc::channel(PENDING_REQUESTS_MAX);
         // Both tasks end with this future.
         let _inbox = term.spawn_scoped(serve_inbox(ledger.clone(), term.clone(), sender));
         let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.registry().clone()));

@@ -155,7 +155,7 @@ fn the_mark_says_up_to_when_all_ticks_are_decided() {
     assert!(planner.mark().is_none());
     starts(&mut planner, 12);
     let mark = planner.mark().into_iter().collect::<Vec<_>>();
-    assert_eq!(row_of(&mark, MARK).as_deref().map(str::to_owned), Some(at(12).as_micros().to_string()));
+    assert_eq!(row_of(&mark, MARK).map(|row| &**row), Some(&*at(12).as_micros().to_string()));
 }
 
 #[test]
