@@ -4,11 +4,11 @@
 //!
 //! - `work`: acquire the lease, then check it and write every few milliseconds. When the lease is lost, acquire it
 //!   again, without limit.
-//! - `write-when-told`: acquire the lease and wait for a file `go`. Then check the lease once, and write even if it
+//! - `write-when-notified`: acquire the lease and wait for a file `go`. Then check the lease once, and write even if it
 //!   is no longer valid.
 //!
 //! The file `journal` has a line for each event, `NANOSECONDS WHAT TOKEN`. The time is that of the boot clock *before*
-//! the check. The events are `held` (just acquired), `ok` (the lease is valid), `lost` (it is not), `told` (the
+//! the check. The events are `held` (just acquired), `ok` (the lease is valid), `lost` (it is not), `notified` (the
 //! tokens for the step-down and for the loss are cancelled), and `refused` (by the sink).
 
 #![expect(clippy::expect_used, reason = "a program for tests")]
@@ -50,7 +50,7 @@ fn main() {
             probe.note(probe.now(), "held", &lease);
             match mode.as_str() {
                 "work" => probe.work(&lease).await,
-                "write-when-told" => return probe.write_when_told(&lease),
+                "write-when-notified" => return probe.write_when_notified(&lease),
                 _ => panic_usage(),
             }
         }
@@ -71,7 +71,7 @@ impl Probe {
                 self.note(at, "lost", lease);
                 lease.step_down_token().cancelled().await;
                 lease.lost_token().cancelled().await;
-                return self.note(self.now(), "told", lease);
+                return self.note(self.now(), "notified", lease);
             };
             self.note(at, "ok", lease);
             if !self.sink.write(token.get()).expect("the sink answers") {
@@ -81,7 +81,7 @@ impl Probe {
         }
     }
 
-    fn write_when_told(&self, lease: &Lease) {
+    fn write_when_notified(&self, lease: &Lease) {
         while !Path::new("go").exists() {
             thread::sleep(LOOK_EVERY);
         }
@@ -105,6 +105,6 @@ impl Probe {
 }
 
 fn panic_usage() -> ! {
-    eprintln!("lease-probe NAME work|write-when-told NODES RESOURCE TTL_MS SINK");
+    eprintln!("lease-probe NAME work|write-when-notified NODES RESOURCE TTL_MS SINK");
     std::process::exit(64)
 }

@@ -140,7 +140,7 @@ async fn clock_jump_on_node_c_does_nothing_to_a_lease_on_all_nodes() {
 async fn pause_after_acquire() {
     let bench = Bench::new().await;
     let client_2 = bench.worker("client-2").await;
-    let client_1 = Probe::start(&bench, "client-1", "write-when-told");
+    let client_1 = Probe::start(&bench, "client-1", "write-when-notified");
     let first = client_1.until_it_notes("held").await;
     client_1.stop();
     let next = client_2.must_acquire("job").await;
