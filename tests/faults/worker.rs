@@ -132,7 +132,11 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     assert!(woke.until(lost.at) < Duration::from_secs(2), "it found out {:?} later", woke.until(lost.at));
     // Both tokens are cancelled by then, or at once: code that waits for them is notified too.
     let notified = first.until_it_notes("notified").await;
-    assert!(woke.until(notified.at) < Duration::from_secs(2), "it was notified {:?} later", woke.until(notified.at));
+    assert!(
+        woke.until(notified.at) < Duration::from_secs(2),
+        "it was notified {:?} later",
+        woke.until(notified.at)
+    );
     never_two(&[&first, &second]);
     // The one that woke campaigns again, and has it when the other dies.
     second.running.kill();

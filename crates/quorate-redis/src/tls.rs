@@ -25,7 +25,8 @@ use tokio_rustls::rustls::{
     },
 };
 
-/// The most bytes of a PEM file. The list of all authorities of a system is a quarter of it.
+/// The largest size of a PEM file, in bytes. The file of all certificate authorities that a system trusts has about a
+/// quarter of it.
 const FILE_MAX: u64 = 1 << 20;
 
 /// The PEM files of a node.

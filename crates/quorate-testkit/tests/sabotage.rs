@@ -123,6 +123,7 @@ const CASES: &[Case] = &[
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
     Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 150),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
+    Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
 ];
 

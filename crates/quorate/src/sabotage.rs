@@ -55,6 +55,8 @@ pub enum Sabotage {
     OwnWallClock,
     /// The lease is not checked between *started* and the work.
     NoLookBeforeWork,
+    /// A worker starts an open run on its claim alone, without a count of the attempt.
+    SlotUncounted,
     /// A majority of grants overrules a *done* among the answers.
     DoneOverruled,
 }

@@ -425,7 +425,7 @@ impl Referee {
         Some(Belief { clock_stood: excused, ..belief })
     }
 
-    /// Judges an event, and nothing else of this moment.
+    /// Judges an event only. Unlike [`tell`](Self::tell), it does not judge the beliefs of this moment.
     pub(super) fn judge(&self, event: &Event<'_>) {
         let now = self.truth.now();
         let mut found = Vec::new();

@@ -65,7 +65,7 @@ impl Heartbeat {
     }
 }
 
-/// The condition of an extension.
+/// A health check that must succeed before each extension.
 #[derive(Clone)]
 pub(crate) enum Health {
     Check(Arc<dyn Fn() -> bool + Send + Sync>),

@@ -90,10 +90,10 @@ impl LeaseOptions {
         self
     }
 
-    /// Extends the lease only while the last beat of `heart`, or the beginning of the lease, is younger than its longest
+    /// Extends the lease only while the last beat of `heartbeat`, or the beginning of the lease, is younger than its longest
     /// silence. Takes the place of [`renew_while`](LeaseOptions::renew_while).
-    pub fn renew_while_beating(mut self, heart: &Heartbeat) -> Self {
-        self.health = Some(Health::Beats(heart.clone()));
+    pub fn renew_while_beating(mut self, heartbeat: &Heartbeat) -> Self {
+        self.health = Some(Health::Beats(heartbeat.clone()));
         self
     }
 

@@ -43,7 +43,7 @@ struct RenewalEntry {
     deadline: Arc<LeaseDeadline>,
     late: Option<VoteReceiver>,
     wake: BootTime,
-    /// The condition of extensions, and the time since which it applies.
+    /// The health check that must succeed before each extension, and the time when it was set.
     heartbeat: Option<Box<(BootTime, Health)>>,
     watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
     extending: Vec<(BootTime, oneshot::Sender<Result<(), LeaseError>>)>,

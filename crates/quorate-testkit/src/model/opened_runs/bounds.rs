@@ -68,11 +68,11 @@ pub enum Plan {
 pub enum Rule {
     /// R1: a leader seals the ledger before it decides; without that, it reads.
     Seal,
-    /// R2: a node younger than the tick does not prove in a seal that there is no record.
+    /// R2: in the answers to a seal, a node whose memory began after the tick is no evidence that there is no record.
     SealMemory,
-    /// R2: nor, without a majority of older ones, that a record of *skipped* decides.
+    /// R2: a record of *skipped* counts as *lost* if the seal had no majority of nodes whose memory began before the tick.
     SkipMemory,
-    /// R2: a generation that is opened without a majority of older ones is not the first.
+    /// R2: a generation that is opened without a majority of nodes whose memory began before the tick is not the first.
     UnknownNext,
     /// R3: a worker takes a run that a majority shows as open.
     OpenMajority,

@@ -76,8 +76,8 @@ pub struct DeadMessage<M> {
     pub why: Arc<str>,
     /// The number of attempts that had begun: 0 if the message is unusable, since no claim was made on it.
     pub attempts: u32,
-    /// The claim under which it is handed over, so that one worker does it. `None` if the message is
-    /// unusable, since no claim was made on it.
+    /// The claim that this worker holds while the hook runs, so that no other worker runs the hook for this message.
+    /// `None` if the message is unusable, since no claim was made on it.
     pub claim: Option<ClaimHandle>,
 }
 

@@ -151,7 +151,8 @@ impl<'a> RetryBackoff<'a> {
             _ => LOOK_EVERY,
         };
         match tally.retry_after() {
-            // It may also be that no majority names the holder because a node is away: so the pause grows each time.
+            // No majority names a holder: the votes were split, or there is a holder and an unreachable node hides it. The
+            // second may last, so the pause grows with each attempt.
             _ if self.splits > 0 => {
                 let most = self.attempt * (1 << self.splits.min(SPLITS_DOUBLED));
                 env.random_below(most.min(LOOK_EVERY))

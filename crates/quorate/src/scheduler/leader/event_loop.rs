@@ -100,8 +100,9 @@ impl<'a> EventLoop<'a> {
         self.jobs_changed();
         self.serve(&mut requests).await;
         if self.planner.is_superseded() {
-            // The active runs are cancelled and have the grace to end: a run of hours must not keep the lease from a leader
-            // that can start something.
+            // A later term has sealed the ledger, so this leader can start no more runs. To resign cancels the active runs
+            // and gives them the grace period to end. Otherwise a run that takes hours would keep the lease, and no leader
+            // could start runs.
             self.leading.term.resign();
         } else {
             self.write_mark();

@@ -149,7 +149,7 @@ async fn ticks_due_together_start_by_priority_within_the_limit_of_runs() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    // Not earlier: the memory of the nodes has just begun.
+    // The nodes' memory has just begun. They remember a tick only if it is due at least 1 s after that.
     let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {

@@ -125,7 +125,7 @@ async fn a_pause_a_cancellation_and_a_removal_end_an_open_run_once() {
         [RunOutcome::SkippedPaused, RunOutcome::Cancelled, RunOutcome::Cancelled].into_iter().enumerate()
     {
         let stage = Stage::new();
-        // Before that no majority can answer for a request of now.
+        // Until then too few nodes remember the present time to tell that a request of it has no record yet.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         let leader = stage.candidate("a", &[on_request()]);
         let trigger = stage.request(JobAction::Trigger { job: job() });
