@@ -63,10 +63,10 @@ install() {
     }
 }
 
-# heeding COMMAND…: with Ctrl-C as it comes. A shell's background job ignores it, and so would all that the tests interrupt.
+# heeding COMMAND…: with the signals of a terminal as they come. A shell's background job and nohup ignore some of them, and so would all that the tests start.
 heeding() {
-    if env --default-signal=INT,QUIT true 2>/dev/null; then
-        env --default-signal=INT,QUIT "$@"
+    if env --default-signal=HUP,INT,QUIT true 2>/dev/null; then
+        env --default-signal=HUP,INT,QUIT "$@"
     else
         "$@"
     fi

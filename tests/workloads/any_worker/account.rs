@@ -233,13 +233,14 @@ impl Story {
         let mut shares = vec![0; members.len()];
         for start in self.starts.values().filter_map(|starts| starts.first()) {
             let last = self.kills.iter().filter(|kill| kill.at <= start.at).map(|kill| kill.at).max();
-            let joined = members.iter().all(|member| {
-                self.ready.iter().any(|(who, at)| {
-                    who.member == *member
-                        && *at + TO_JOIN <= start.at
-                        && !self.kills.iter().any(|kill| kill.who == *who && kill.at <= start.at)
-                })
-            });
+            let joined = !members.is_empty()
+                && members.iter().all(|member| {
+                    self.ready.iter().any(|(who, at)| {
+                        who.member == *member
+                            && *at + TO_JOIN <= start.at
+                            && !self.kills.iter().any(|kill| kill.who == *who && kill.at <= start.at)
+                    })
+                });
             if joined && last.is_none_or(|last| last + TO_JOIN <= start.at) {
                 shares[start.who.member] += 1;
             }

@@ -27,7 +27,7 @@ const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("skipped-overlap: it came due while", "tick overtaken"),
     ("lost: it was started by", "tick left: started before"),
     ("lost: too few nodes remember", "tick left: unknown"),
-    ("interrupted, though the term goes on", "tick interrupted in its term"),
+    ("interrupted within the term", "tick interrupted in its term"),
     ("not registered", "registration not at once"),
     ("the work failed; it has resigned", "work restarted"),
 ];
