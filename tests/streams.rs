@@ -80,7 +80,7 @@ impl Heard {
                 in_hand.remove(*id);
                 match rest {
                     ["\"handled\"", acked] => {
-                        assert_eq!(*acked, "Yes", "{line}");
+                        assert_eq!(*acked, "Ok(true)", "{line}");
                         *self.handled.entry((*id).to_owned()).or_default() += 1;
                     }
                     ["\"it", "had", ..] => self.duplicates += 1,

@@ -46,7 +46,7 @@ pub enum Event<'a> {
     TickLost {
         /// The job's name.
         job: &'a str,
-        /// The time when the tick was due, as [`Schedule::show`](quorate::scheduler::Schedule::show) writes
+        /// The time when the tick was due, as [`Schedule::format`](quorate::scheduler::Schedule::format) writes
         /// it.
         tick: &'a str,
         /// The term that the report names.

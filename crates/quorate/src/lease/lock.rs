@@ -16,7 +16,7 @@ use crate::{
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 /// A named lock that can be acquired, made by [`Quorum::lock`](crate::Quorum::lock). The lock that
-/// [`Quorum::read_lock`](crate::Quorum::read_lock) makes, for reading, has the same settings and is acquired as a [`ReadLease`].
+/// [`Quorum::read_lock`](crate::Quorum::read_lock) makes, for reading, has the same settings and is acquired as a [`ReadLease`](crate::lease::ReadLease).
 ///
 /// ```
 /// use quorate::{Quorum, lease::TryAcquire, node::MemoryNode};
