@@ -6,8 +6,9 @@ const ROUNDING: Duration = Duration::from_millis(2);
 /// The most bytes of a host's name in a worker's default name.
 const HOST_MAX: usize = 64;
 
-/// The settings of a worker. Those that all workers of a deployment must share ([`SharedSettings`](super::SharedSettings)) are
-/// stored in each node's marker; a worker whose own differ has no vote. They are checked when a quorum is built.
+/// The settings of a worker. Those that all workers of a deployment must share
+/// ([`SharedSettings`](super::SharedSettings)) are stored in each node's marker; a node's votes do not count for a
+/// worker whose shared settings differ from the node's marker. They are checked when a quorum is built.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -37,9 +38,9 @@ pub struct QuorumConfig {
     /// The largest step of a node's clock that leases tolerate, but at most a tenth of the TTL. Shared by all workers. Default
     /// 200 ms.
     pub clock_step_allowance: Duration,
-    /// The largest difference between the wall clocks of nodes and workers. Fencing counters are started within it, and a
-    /// node's memory must be older than a tick by this. A node that lost its memory waits at least four times this.
-    /// Shared by all workers. Default 1 s.
+    /// The largest difference between the wall clocks of nodes and workers. A node accepts the start of a fencing
+    /// counter only within this of its own clock. A node's memory counts for a tick only if it began earlier than the
+    /// tick by this. A node that lost its memory waits at least four times this. Shared by all workers. Default 1 s.
     pub max_clock_offset: Duration,
     /// The lifetime of a fencing counter after its last use. Default 7 days.
     pub fence_retention: Duration,
@@ -113,9 +114,10 @@ impl QuorumConfig {
         (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
     }
 
-    /// Returns how long a lost fencing counter must not be started again, by a clock that may be behind: four times
-    /// `max_clock_offset`. The first start may have been ahead of the node's clock by twice the offset, and the next may be
-    /// behind it by once the offset. With three times, the model finds a token that is given twice.
+    /// Returns how long a lost fencing counter must not be started again, since the clock that starts it may be
+    /// behind: four times `max_clock_offset`. The first start may have been ahead of the node's clock by twice the
+    /// offset, and the next may be behind it by once the offset. With three times the offset, the formal model finds a
+    /// token that is issued twice.
     pub fn reseed_after(&self) -> Duration {
         self.max_clock_offset * 4
     }
@@ -148,7 +150,7 @@ impl QuorumConfig {
 
     /// Returns the time after which a node certainly refuses a voting request that waited on an abandoned connection.
     pub(crate) fn fence(&self) -> Duration {
-        // The estimate of the node's clock is wrong by at most a round trip, and its clock may step back.
+        // The estimate of the node's clock is wrong by at most a round trip, and the node's clock may step back.
         self.node_timeout * 2 + self.clock_step_allowance
     }
 

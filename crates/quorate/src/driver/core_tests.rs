@@ -183,7 +183,8 @@ fn queued_requests_are_sent_in_order_as_one_batch_with_a_not_after_on_the_node_s
     assert!(harness.core.is_idle());
 }
 
-/// The node checks only the time of the batch. So a request is sent only in a batch whose time is not after its own.
+/// A node checks only the `not_after` of the batch. So the driver sends a request only in a batch whose `not_after` is
+/// not later than the request's own.
 #[test]
 fn a_request_with_a_not_after_is_sent_only_in_a_batch_that_the_node_refuses_by_then() {
     // A batch that is sent at 11 ms may be executed until 111 ms.
@@ -255,18 +256,18 @@ fn after_several_timeouts_a_new_session_opens_after_the_fence_and_sends_releases
     assert_eq!(sent(harness.core.step(at(11))).len(), 1);
     harness.pending(release(), 99_999, false);
     assert_eq!(sent(harness.core.step(at(12))).len(), 1);
-    // Two batches that timed out are not yet a dead connection, and only the release is sent again.
+    // After two batches that timed out, the connection does not count as dead yet. Only the release is sent again.
     let again = sent(harness.core.step(at(112)));
     assert_eq!(again[0].1.requests, [release()]);
     harness.pending(acquire(), 220, true);
     assert_eq!(sent(harness.core.step(at(120))).len(), 1);
     assert!(matches!(harness.core.step(at(220))[..], [Command::Close]));
-    // A request is now answered at once.
+    // The session has been closed, so a request is answered at once.
     harness.answers();
     harness.pending(acquire(), 330, true);
     assert!(harness.core.step(at(230)).is_empty());
     assert!(matches!(harness.answers()[..], [Answer::Failed(Cause::TimedOut)]));
-    // The last batch was sent at 120: no session is opened until its not_after has certainly passed.
+    // The last batch was sent at 120: no session is opened until the `not_after` of that batch has certainly passed.
     let fence = 120 + 2 * 100 + 200;
     assert!(harness.core.step(at(fence - 1)).is_empty());
     assert!(matches!(harness.core.step(at(fence))[..], [Command::Open]));
@@ -426,7 +427,8 @@ fn a_vote_whose_reply_shows_a_clock_step_counts_for_the_memory_before_it() {
     assert!(harness.core.take_lost_memory(), "leases no longer count on it");
     assert_eq!(vote.memory.epoch, before);
     assert!(harness.registry.epoch(0) > before, "so the vote is no longer used");
-    // The clocks of the others may have stepped too, which means that the boot clock stood still: no marker is written.
+    // The clocks of the other nodes may have stepped too. In that case this worker's boot clock stood still, so no
+    // marker is written.
     assert!(harness.core.step(at(1_001)).is_empty());
     harness.pending(acquire(), 1_200, true);
     harness.pending(release(), 99_999, false);
@@ -443,7 +445,7 @@ fn a_vote_whose_reply_shows_a_clock_step_counts_for_the_memory_before_it() {
 fn the_quarantine_after_a_clock_step_is_this_worker_s_own_and_ends() {
     let mut harness = one_of_three(false);
     step(&mut harness);
-    // It outlives a connection.
+    // The quarantine continues when the connection ends.
     harness.core.closed(at(1_002), Cause::Closed);
     assert!(matches!(harness.core.step(at(1_500))[..], [Command::Open]));
     harness.core.opened(at(1_501), Ok(Hello { node_time: node_time(61_501), ..hello("run", Some("run")) }));
@@ -577,7 +579,7 @@ fn the_first_round_gets_the_reason_why_no_session_was_opened() {
     assert!(matches!(harness.core.step(at(1_009))[..], [Command::Close]));
     let answers = harness.answers();
     assert!(matches!(&answers[..], [Answer::Failed(Cause::Unreachable(why))] if why.contains("handshake")));
-    // Later requests do not wait.
+    // Later requests do not wait for a handshake.
     harness.pending(acquire(), 1_110, true);
     harness.core.step(at(1_030));
     assert_eq!(harness.answers().len(), 1);

@@ -42,7 +42,7 @@ impl Observer {
     /// [`NoMajority`] where fewer than a majority answered.
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: it only reads.
     pub async fn leader(&mut self) -> Result<Option<Leader>, NoMajority> {
         let seen = self.quorum.inspect(&self.resource).await?;
         // There is no leader yet under a lease that is reserved for a successor.

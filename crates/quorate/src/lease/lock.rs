@@ -229,7 +229,7 @@ impl Lock {
     /// Contention is not an error.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
+    /// Safe: a dropped attempt sends its releases after its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
         self.attempt().await
     }
@@ -248,7 +248,7 @@ impl Lock {
     /// [`AcquireError::is_permanent`] distinguishes these errors from others.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
+    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         self.acquire_by(self.deadline()).await
     }

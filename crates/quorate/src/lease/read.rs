@@ -25,7 +25,7 @@ impl Lock<ReadLease> {
     /// As for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
+    /// Safe: a dropped attempt sends its releases after its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire<ReadLease>, AcquireError> {
         Ok(self.attempt().await?.map(ReadLease))
     }
@@ -36,7 +36,7 @@ impl Lock<ReadLease> {
     /// As for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
+    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.
     pub async fn acquire(&self) -> Result<ReadLease, AcquireError> {
         self.acquire_by(self.deadline()).await.map(ReadLease)
     }
@@ -140,8 +140,8 @@ impl Lease {
     /// held any more, and its keys on the nodes are released.
     ///
     /// # Cancel safety
-    /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt posts its releases
-    /// behind its own requests.
+    /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt sends its releases
+    /// after its own requests.
     pub async fn downgrade(self) -> Result<ReadLease, LeaseError> {
         self.fencing_token()?;
         let inner = Arc::clone(self.inner());

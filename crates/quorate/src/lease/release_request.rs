@@ -65,7 +65,7 @@ pub(crate) async fn request_release(
 /// on a minority may be one that was never accepted.
 ///
 /// # Cancel safety
-/// Safe: it only looks.
+/// Safe: it only reads.
 pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);

@@ -26,7 +26,7 @@ pub(crate) struct LeaseState {
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
-    /// The time at which validity ends, whatever the nodes extend.
+    /// The time at which validity ends, even if the nodes extend the lease further.
     hold_until: Option<BootTime>,
     /// True from a failed health check until the next successful one.
     ailing: bool,
@@ -82,7 +82,7 @@ impl LeaseState {
         }
     }
 
-    /// Ends validity at `until`, whatever the nodes extend.
+    /// Ends validity at `until`, even if the nodes extend the lease further.
     pub(crate) fn limit(&mut self, until: Option<BootTime>) {
         self.hold_until = until;
     }
@@ -134,7 +134,7 @@ impl LeaseState {
             }
             (answer, _) => {
                 slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
-                // A node that may not vote is not asked again before the next round.
+                // A node that must not vote is not asked again before the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 slot.retry_at = again.then_some(now + self.retry_every);
             }
@@ -175,7 +175,7 @@ impl LeaseState {
             return Vec::new();
         }
         if self.covered() && !self.asked_for {
-            // It is extended for as long as it may be held. No key should outlive that time by more than necessary.
+            // The grants already last until `hold_until`. A further extension would only make keys outlive that time.
             self.renew_at = BootTime::from_nanos(u64::MAX);
         }
         let whole_round = now >= self.renew_at;
@@ -286,7 +286,7 @@ impl LeaseState {
         self.round_won() || self.covered()
     }
 
-    /// Returns whether the lease is extended for as long as it may be held.
+    /// Returns whether the grants so far already last until `hold_until`.
     fn covered(&self) -> bool {
         self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
     }
@@ -424,8 +424,8 @@ mod tests {
         assert!(held.due(at(2000)).is_empty());
     }
 
-    /// Regression test: such an answer was once discarded without a retry, and its node was never asked again. A
-    /// lease that a flushed node had lost was not repaired there.
+    /// Regression test: an answer that did not count was once discarded without a retry, and its node was never asked
+    /// again. A lease that a flushed node had lost was not repaired there.
     #[test]
     fn a_node_whose_answer_does_not_count_is_asked_again() {
         let mut held = held();

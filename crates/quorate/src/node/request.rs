@@ -112,9 +112,9 @@ pub enum Request {
         /// The reader.
         owner: Owner,
     },
-    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been
-    /// counted. (The owner alone does not prove that no other holder wrote in between: a delayed extension
-    /// sets it again.)
+    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been counted. (The
+    /// owner alone does not prove that no other holder wrote in between: a delayed extension may have set the same
+    /// owner again.)
     Downgrade {
         /// The resource that is held; not a claim.
         resource: Resource,

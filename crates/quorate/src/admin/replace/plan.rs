@@ -77,8 +77,8 @@ impl Change {
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // A majority of staying nodes alone must overlap every majority of the old set. A majority with a new node counts
-        // from a clock that has passed all old tokens.
+        // If the staying nodes alone can be a majority of the new set, that majority must overlap every majority of
+        // the old set. A majority with a new node starts its counters from a clock that has passed all old tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -104,7 +104,7 @@ impl Change {
             return Err(Bar::Unfit(VoteRejection::Replica));
         }
         if part != Part::Leaves {
-            // A leaving node may evict keys.
+            // A leaving node may have a policy that evicts keys.
             match hello.eviction.as_deref() {
                 Some("noeviction") => {}
                 Some(policy) => {
@@ -128,8 +128,8 @@ impl Change {
                 Ok(Move::Closed)
             }
             nodes if *nodes == *self.closed => Ok(Move::Close),
-            // The node left an earlier set for the present old set, and joins again. That change is over, or too few nodes
-            // could be closed for this one.
+            // An earlier change, which led to the present old set, removed this node; now the node joins again. That
+            // earlier change is finished: otherwise too few nodes could be closed for this change.
             _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
                 Ok(Move::Close)
             }
@@ -183,7 +183,7 @@ impl Change {
     pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
-        // Workers wait until then in any case. This only excludes nodes that have just been closed.
+        // Workers wait until `votes_from` in any case. This check only excludes nodes that have just been closed.
         let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
@@ -210,7 +210,8 @@ impl Change {
         }
     }
 
-    /// Returns whether the wait in the marker is longer than any that is written: the node's clock was set back.
+    /// Returns whether the wait in the marker is longer than any wait that is ever written. If so, the node's clock
+    /// was set back.
     fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
         hello.node_time + self.config.quarantine() + self.slack() < marker.votes_from
     }
@@ -311,8 +312,8 @@ mod tests {
         assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
     }
 
-    /// It has seen nothing of what the old set did until it was closed: with an older memory it would say of a
-    /// tick that the old set had started that it was not.
+    /// A joining node has seen nothing of what the old set did before it was closed. With an older memory, the node
+    /// would report a tick that the old set had started as not started.
     #[test]
     fn a_node_that_joins_begins_anew_whoever_has_marked_it_before() {
         let change = change("a,b,c", "b,c,d");
@@ -351,7 +352,7 @@ mod tests {
         let change = change("a,b,c", "b,c,d");
         let restarted = change.closing(&sight("run 0", Some("a,b,c")), Part::Stays, false).unwrap();
         assert_eq!((&*restarted.run_id, restarted.since), ("run 1", NOW + apart));
-        // Restarted while it was closed: it waits from the beginning.
+        // The node was restarted while it was closed: its wait begins again.
         let again = sight("run 0", Some("(a,b,c)->(b,c,d)"));
         let again = change.closing(&again, Part::Stays, true).unwrap();
         assert_eq!(again.votes_from, NOW + QuorumConfig::default().quarantine());

@@ -129,7 +129,7 @@ struct Consumer<M, H> {
     refused: Option<ClaimError>,
 }
 
-/// The pause of the source after its errors.
+/// The pause before the source is asked again after an error.
 #[derive(Default)]
 struct Rest {
     failures: u32,
@@ -237,7 +237,7 @@ where
                 let acked = one::ack(&*message).await;
                 (Outcome::Duplicate { result: done.result }, acked)
             }),
-            // It was handed over before, or by another worker.
+            // The message was handed to a dead-letter hook before, by this worker or another.
             Ok(ClaimOutcome::DeadLettered(dead)) => {
                 let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
                 self.start(number, async move {
@@ -298,8 +298,8 @@ where
         }
     }
 
-    /// Logs the end of a message. It is a warning if the message was not acked, since a source that does
-    /// not redeliver it has lost it. Messages stopped by the shutdown are only counted there.
+    /// Logs the end of a message. It is a warning if the message was not acked, since a source that does not redeliver
+    /// it has lost it. For the messages that the shutdown stops, the shutdown logs only the number.
     fn log(&self, message: &M, outcome: &Outcome, acked: &one::Acked) {
         let set = &*self.claims.set;
         let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));
