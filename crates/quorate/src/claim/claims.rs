@@ -160,7 +160,7 @@ impl Claims {
     /// another payload) is the outcome of that id alone.
     ///
     /// # Cancel safety
-    /// Safe: dropped attempts post their releases behind their own requests, and what was claimed is abandoned.
+    /// Safe: dropped attempts send their releases after their own requests, and what was claimed is abandoned.
     pub async fn claim_many<'a, M: Into<MessageId<'a>>>(
         &self,
         messages: impl IntoIterator<Item = M>,

@@ -33,7 +33,7 @@ pub enum ClaimError {
     /// The id or the settings cannot be used; too few nodes answered, or may vote.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The id was used with another payload before: two messages share an id, or one was changed on its way.
+    /// The id was used with another payload before: two messages share an id, or one was changed in transit.
     #[error(
         "the message id {id:?} was claimed with the payload {stored} before, and is now given with {given}: one id is \
          for one payload. Give the other message an id of its own, or, if the first was a mistake, reset it (Claims::reset)"

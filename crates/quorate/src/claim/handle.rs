@@ -36,13 +36,14 @@ pub struct Claim {
     id: Arc<str>,
     retention: Duration,
     payload: Option<Arc<str>>,
-    /// True if it is held only to hand the message over.
+    /// True if the claim is held only to hand the message to the dead-letter hook.
     given_up: bool,
-    /// True if it is counted and no handler has started: if it is dropped now, the count is withdrawn.
+    /// True if the attempt is counted and no handler has started. If the claim is dropped then, the count is
+    /// withdrawn.
     not_started: bool,
 }
 
-/// A view of a claim, for the code that handles the message. Clones keep nothing alive.
+/// A view of a claim, for the code that handles the message. A clone does not prolong the claim.
 #[derive(Clone)]
 pub struct ClaimHandle {
     lease: Arc<Lease>,
@@ -62,7 +63,7 @@ impl Claim {
         self
     }
 
-    /// Returns the same claim, held only to hand the message over.
+    /// Returns the same claim, held only to hand the message to the dead-letter hook.
     pub(super) fn given_up(mut self) -> Self {
         self.given_up = true;
         self
@@ -114,8 +115,8 @@ impl Claim {
     /// [`ClaimError`]. Without a majority the message may be handled again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the message recorded on some nodes or on none; where on none, it is claimed until
-    /// its TTL ends, and then free.
+    /// If the future is dropped, the message is recorded on some nodes or on none. If on none, the message stays
+    /// claimed until the TTL ends, and is then free.
     pub async fn complete(self, result: &str) -> Result<usize, ClaimError> {
         self.record(result).await.map(|(_, nodes)| nodes)
     }
@@ -137,8 +138,8 @@ impl Claim {
     /// Frees the message, so that another worker may claim it at once. The attempt stays counted.
     ///
     /// # Errors
-    /// [`ClaimError`] where another worker holds it by now, or has completed it, which this call does not change; and where
-    /// too few nodes answered: the claim has ended all the same, and the message is free once the TTL is over.
+    /// [`ClaimError`] if another worker holds the message by now, or has completed it; this call does not change that.
+    /// Also if too few nodes answered: the claim has ended even then, and the message is free once the TTL is over.
     ///
     /// # Cancel safety
     /// The claim ends at the first poll, or at the drop of the future.

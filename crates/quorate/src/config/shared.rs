@@ -2,7 +2,8 @@ use crate::config::QuorumConfig;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The settings that all workers of a deployment must share, because the safety of one worker depends on those of the
-/// others. Each node's marker carries them, and a worker whose own differ has no vote there.
+/// others. Each node's marker contains them. If a worker's settings differ from a marker, that node's votes do not
+/// count for the worker.
 ///
 /// | setting | harm to the others where one worker's differs |
 /// | --- | --- |
@@ -24,7 +25,7 @@ pub struct SharedSettings {
     trust_new_nodes: bool,
 }
 
-/// A shared setting of which a node's marker says another value than this worker's.
+/// A shared setting whose value in a node's marker differs from this worker's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingMismatch {
     /// The setting, as [`QuorumConfig`] and configuration files call it.
@@ -80,7 +81,7 @@ impl SharedSettings {
         self.trust_new_nodes
     }
 
-    /// Returns the first setting of which `self`, a marker's, says another value than `ours`.
+    /// Returns the first setting whose value in `self`, the settings of a marker, differs from `ours`.
     pub fn mismatch(&self, ours: &Self) -> Option<SettingMismatch> {
         let at = self.values().into_iter().zip(ours.values()).position(|(theirs, ours)| theirs != ours)?;
         let field = Self::FIELDS[at];
@@ -150,7 +151,8 @@ impl fmt::Display for SharedSettings {
 mod tests {
     use super::*;
 
-    /// Each field of [`QuorumConfig`] is either shared or irrelevant to other workers: a new field must be listed here.
+    /// Each field of [`QuorumConfig`] is either shared or irrelevant to other workers. This test fails until a new
+    /// field is listed in it.
     #[test]
     fn every_setting_on_which_others_depend_is_shared() {
         let base = QuorumConfig::default();

@@ -42,7 +42,7 @@ pub(crate) struct DriverChannels {
     pub(crate) on_release: OnRelease,
     /// Notified when the registry's entry of another node has changed.
     pub(crate) changes: Arc<Notify>,
-    /// Cancelled to have the driver send what it has, and end.
+    /// Cancelled to make the driver send its pending requests and then end.
     pub(crate) flush: CancellationToken,
     /// The longest time that a flush may take.
     pub(crate) flush_timeout: Duration,
@@ -92,7 +92,8 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
                 }
                 ends = Some(env.now() + channels.flush_timeout);
             }
-            // Last but for the timer: a node that sends many pushes delays nothing else.
+            // This branch comes after all others except the timer, so that a node that sends many pushes delays
+            // nothing else.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &channels),
             () = channels.changes.notified(), if driver.core.awaits_others() => {}
             () = timer.elapsed() => {}
@@ -112,7 +113,7 @@ impl<'a> Timer<'a> {
         Self { env, set: None }
     }
 
-    /// Has the timer elapse at `at` at the latest.
+    /// Makes the timer elapse at `at` at the latest.
     fn set(&mut self, at: BootTime) {
         if self.set.as_ref().is_none_or(|(set, _)| at < *set) {
             self.set = Some((at, self.env.sleep_until(at).boxed()));

@@ -91,7 +91,8 @@ impl Election {
 
     lease_options!();
 
-    /// Campaigns only while `check` returns true; a term that has begun goes on. It is called before each attempt.
+    /// Campaigns only while `check` returns true. `check` is called before each attempt. It does not end a term that
+    /// has begun.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
@@ -155,7 +156,7 @@ impl Election {
         &self.shared.group
     }
 
-    /// Returns the quorum that elects.
+    /// Returns the quorum whose nodes elect the leader.
     pub fn quorum(&self) -> &Quorum {
         &self.shared.quorum
     }
@@ -166,7 +167,7 @@ impl Election {
         self.term().is_some_and(|term| term.is_valid())
     }
 
-    /// Returns how long this candidate leads from now on if no extension succeeds; zero if it does not lead.
+    /// Returns how long this candidate will lead from now on if no extension succeeds; zero if it does not lead.
     pub fn remaining(&self) -> Duration {
         self.term().map_or(Duration::ZERO, |term| term.remaining())
     }
@@ -208,7 +209,7 @@ impl Election {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Returns the lock that the leader holds. Each attempt that finds another leader notes it.
+    /// Returns the lock that the leader holds. Each attempt that finds another leader records that leader.
     pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
         let election = self.clone();
@@ -245,7 +246,7 @@ impl Election {
         self.candidate_delay
     }
 
-    /// Returns whether it may campaign now.
+    /// Returns whether this candidate may campaign now.
     pub(super) fn is_eligible(&self) -> bool {
         self.eligible.iter().chain(self.options.health()).all(Health::may_begin)
     }
@@ -297,7 +298,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Keeps a candidate from being run twice at a time.
+/// Keeps a candidate from running twice at the same time.
 pub(super) struct RunningGuard(Election);
 
 impl Drop for RunningGuard {

@@ -11,8 +11,8 @@
 //! # What is not guaranteed
 //!
 //! A sleep may end late, because the process was paused or the machine slept: read the clock again after it.
-//! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the time of a
-//! node shows that. [`WallTime`] may step in either direction at any time.
+//! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the clock
+//! of a node on another machine shows that. [`WallTime`] may step in either direction at any time.
 //!
 //! # One interface to the operating system
 //!
@@ -108,7 +108,8 @@ impl Env {
     /// # Cancel safety
     /// Safe: dropping it only stops waiting.
     pub async fn sleep_until(&self, at: BootTime) {
-        // A loop whose time has always come must let other tasks run, and its own cancellation be seen.
+        // In a loop whose times have always passed already, this call lets other tasks run and lets the loop's own
+        // cancellation take effect.
         tokio::task::consume_budget().await;
         while self.now() < at {
             self.world.sleep_until(at).await;

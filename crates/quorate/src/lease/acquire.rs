@@ -28,7 +28,8 @@ pub(crate) enum AttemptResult<D = ()> {
 }
 
 impl<D: RoundData> AttemptResult<D> {
-    /// Returns whether the attempt was lost without another holder: the votes were split, or are still being released.
+    /// Returns whether the attempt was lost although no other client holds the lease: the votes were split, or leases
+    /// of lost attempts are still being released.
     fn is_split(&self) -> bool {
         matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
     }
@@ -230,7 +231,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         if !matches!(attempt.step, Step::Acquiring) {
-            return; // A late grant: the first extension finds it. Or a late loss, released behind its request.
+            return; // Late: a grant is found by the first extension; a loss has been released.
         }
         attempt.tally.count(vote);
         if attempt.tally.verdict() == Verdict::Won {
@@ -247,8 +248,8 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Settles the fencing token after a majority has granted: the largest counter of the grants, once a majority has
-    /// it.
+    /// Settles the fencing token after a majority has granted. The token is the largest counter of the grants, and is
+    /// settled once a majority has stored that counter.
     fn settle_token(&mut self, ticket: u64) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
@@ -295,8 +296,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Hands the won leases over to the renewer. There is no await point: a future that is dropped before this call
-    /// releases the leases, and after it the caller owns leases that release on drop.
+    /// Hands the won leases over to the renewer. There is no await point, so no lease is forgotten: if the future is
+    /// dropped before this call, it releases the leases, and after this call the caller owns handles that release
+    /// their leases when they are dropped.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
@@ -351,8 +353,8 @@ fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToke
     tally.candidate(inner.config().quarantine())
 }
 
-/// Returns whether an attempt was lost to a holder rather than to absent nodes. An attempt that was lost after a
-/// majority of grants counts as contended too, since trying again can help.
+/// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer. An attempt
+/// that was lost after a majority of grants counts as contended too, since trying again can help.
 pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()

@@ -39,15 +39,15 @@ impl Locks {
         Self { inner, names, options: LeaseOptions::new(), wait: None }
     }
 
-    /// Acquires the first of the locks that is free, starting with one at random. Waits until one is free, or [`Locks::wait`]
-    /// is over. Returns the lease, and the place of its lock in the list, counted from 0.
+    /// Acquires the first of the locks that is free, in an order that begins with a random lock. Waits until one is
+    /// free, or [`Locks::wait`] is over. Returns the lease, and the place of its lock in the list, counted from 0.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`](super::Lock::acquire); *contended* names the lock that was tried
     /// last.
     ///
     /// # Cancel safety
-    /// Safe: dropped attempts post their releases behind their own requests.
+    /// Safe: dropped attempts send their releases after their own requests.
     pub async fn acquire_any(&self) -> Result<(usize, Lease), AcquireError> {
         let env = self.inner.env();
         let deadline = self.wait.map(|wait| env.now() + wait);

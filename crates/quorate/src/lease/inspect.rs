@@ -12,8 +12,8 @@ use std::time::Duration;
 pub struct Inspection {
     /// The holder that a majority names.
     pub holder: Option<Owner>,
-    /// The time for which a majority still stores the holder's lease if it is not extended; `None` for a key without an
-    /// expiry, and where there is no holder.
+    /// The time for which a majority still stores the holder's lease if it is not extended; `None` if the key has no
+    /// expiry, or if there is no holder.
     pub remaining: Option<Duration>,
     /// True if only a minority names a holder: an attempt in progress, or leftovers that will expire.
     pub contended: bool,
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(begun, Some(AttemptCount { attempts: 2, payload: Some("aa".into()) }));
     }
 
-    /// Regression test: three of five nodes had answered, one of them without the holder's lease. The resource was
-    /// then taken to have no owner.
+    /// Regression test: three of five nodes had answered, and one of the three did not store the holder's lease. The
+    /// code then concluded wrongly that the resource had no owner.
     #[test]
     fn whose_it_is_hangs_on_all_that_answered_and_on_those_that_did_not() {
         for (named, answered, whose) in [

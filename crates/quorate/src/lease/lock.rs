@@ -50,7 +50,7 @@ pub struct Lock<L = Lease> {
     lease: PhantomData<fn() -> L>,
 }
 
-/// Called with the holder, where a majority of nodes names the same one, and with the rest of its TTL.
+/// Called with the holder, where a majority of nodes names the same one, and with the rest of the holder's TTL.
 pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 
 /// The outcome of one attempt: the same for one lock and for several, for writing and for reading.
@@ -76,7 +76,8 @@ pub enum TryAcquire<L = Lease> {
     Acquired(L),
     /// Another client holds it.
     Contended {
-        /// The lock that is held: of several, the first in the order of their names; of slots, the last that was tried.
+        /// The lock that is held. If several locks were tried, the first held one in the order of their names; if
+        /// slots were tried, the last slot that was tried.
         resource: Resource,
         /// The time after which it may be free, as the nodes report it; `None` where they cannot tell.
         retry_after: Option<Duration>,

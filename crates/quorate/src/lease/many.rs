@@ -62,17 +62,17 @@ impl Locks {
     /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every one.
     /// `max_hold` counts for each lease from its own acquisition.
     ///
-    /// All locks are tried at once. Where one is lost, those before it *in the order of their names* are kept while
-    /// it is waited for, and those after it are released. So every caller waits only for names above those that it
-    /// holds, and no two callers wait for each other. This does not cover other locks that they hold: a caller that
-    /// acquires locks one by one, in an order of its own, may still block.
+    /// All locks are tried at once. If another client holds one of them, the leases before it *in the order of the
+    /// names* are kept during the wait, and those after it are released. So every caller waits only for a name after
+    /// all names that it holds, and no two callers wait for each other. Locks that a caller acquired by other calls
+    /// are not covered: a caller that acquires locks one by one, in an order of its own, can still cause a deadlock.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had
     /// been acquired are released.
     ///
     /// # Cancel safety
-    /// Safe: leases that had been acquired are released, and dropped attempts post their releases behind their own
+    /// Safe: leases that had been acquired are released, and dropped attempts send their releases after their own
     /// requests.
     pub async fn acquire_all(&self) -> Result<Leases, AcquireError> {
         let (named, params) = self.parsed()?;
@@ -80,7 +80,7 @@ impl Locks {
         sorted.sort_unstable();
         let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
         let mut held = self.gather(&sorted, params, deadline).await?;
-        // In the order of the names as given, for callers that read the tokens.
+        // Sort the leases in the order of the names as given, for callers that read the tokens.
         let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
         held.sort_by_cached_key(place);
         Ok(Leases(held))
@@ -129,7 +129,7 @@ impl Locks {
         deadline: Option<BootTime>,
     ) -> Result<Vec<Lease>, AcquireError> {
         let env = self.inner.env();
-        // Always the leases of the first names of `sorted`.
+        // The leases held so far: always those of the first names of `sorted`.
         let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
         loop {
             let rest = &sorted[held.len()..];
@@ -158,7 +158,7 @@ impl Locks {
                 !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
             };
             if !held.iter().all(stands) {
-                held.clear(); // An early lease has ended, or is about to, after the wait for a later one.
+                held.clear(); // During the wait for a later lock, an earlier lease ended or came near its end.
             } else if held.len() == sorted.len() {
                 return Ok(held);
             }

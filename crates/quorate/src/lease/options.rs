@@ -7,8 +7,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The settings of a lease, for everything that holds one: a lock, a reader's lock, slots, an election, claims.
 ///
-/// Each of these has the same methods, which change its own options; `options` takes a whole set of them, so that one set can
-/// serve several. A setting that is not given keeps its default, or the value that an earlier call gave.
+/// Each of these has the same methods, which change its own options; `options` takes a whole set of them, so that
+/// several builders can use one set of options. A setting that is not given keeps its default, or the value from an
+/// earlier call.
 ///
 /// ```
 /// use quorate::{Claims, Election, LeaseOptions, Quorum, node::MemoryNode};
@@ -44,8 +45,8 @@ impl LeaseOptions {
         Self { ttl: None, grace: None, min_validity: None, auto_extend: None, max_hold: None, health: None }
     }
 
-    /// Sets the time for which each extension holds, and so how long a crashed holder blocks the others. Default 10 s, at most
-    /// `max_ttl`.
+    /// Sets the time for which each extension holds. A holder that crashes blocks other clients for up to this time.
+    /// Default 10 s, at most `max_ttl`.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -71,17 +72,17 @@ impl LeaseOptions {
         self
     }
 
-    /// Sets how long a lease is held at most, counted from its acquisition: validity ends by then, and the step-down comes its
-    /// grace before. Default without a limit. It must be longer than the grace. The keys of a holder that crashes just then
-    /// stay for up to a third of the TTL longer.
+    /// Sets how long a lease is held at most, counted from its acquisition: validity ends by then, and the step-down
+    /// comes earlier by the step-down grace. Default without a limit. It must be longer than the grace. The keys of a
+    /// holder that crashes just then stay for up to a third of the TTL longer.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
     }
 
-    /// Extends the lease only while `check` returns true, so that a worker that is stuck stops renewing. From the first false
-    /// the lease is *at risk*; the work is asked to step down, and then the lease ends. If `check` returns true in time, the
-    /// lease goes on.
+    /// Extends the lease only while `check` returns true, so that a worker that is stuck stops renewing. From the
+    /// first false the lease is *at risk*; the work is asked to step down, and then the lease ends. If `check` returns
+    /// true again in time, the lease continues.
     ///
     /// `check` is called before each extension, every third of the TTL (after a false, every twentieth), on the task that
     /// extends every lease of this quorum: it must return at once, not wait. A panic in it counts as false.
@@ -90,14 +91,14 @@ impl LeaseOptions {
         self
     }
 
-    /// Extends the lease only while the last beat of `heartbeat`, or the beginning of the lease, is younger than its longest
-    /// silence. Takes the place of [`renew_while`](LeaseOptions::renew_while).
+    /// Extends the lease only while the last beat of `heartbeat`, or the beginning of the lease, is more recent than
+    /// the heartbeat's longest silence. Replaces [`renew_while`](LeaseOptions::renew_while).
     pub fn renew_while_beating(mut self, heartbeat: &Heartbeat) -> Self {
         self.health = Some(Health::Beats(heartbeat.clone()));
         self
     }
 
-    /// Returns these options with those that are set in `later` in their place.
+    /// Returns these options, in which each option that is set in `later` is replaced.
     pub(crate) fn with(self, later: Self) -> Self {
         Self {
             ttl: later.ttl.or(self.ttl),
@@ -117,7 +118,7 @@ impl LeaseOptions {
         self.grace.unwrap_or_else(|| QuorumConfig::default_grace(self.effective_ttl(config)))
     }
 
-    /// Returns the condition on renewal.
+    /// Returns the health check on which renewal depends.
     pub(crate) fn health(&self) -> Option<&Health> {
         self.health.as_ref()
     }

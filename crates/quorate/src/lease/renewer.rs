@@ -32,7 +32,8 @@ pub(crate) struct LeaseRenewer {
     events: mpsc::UnboundedReceiver<PoolEvent>,
     sender: VoteSender,
     votes: VoteReceiver,
-    /// Boxed, since a B-tree reserves room for up to twice as many entries as it holds, and these are large.
+    /// The entries are boxed, since they are large and a B-tree reserves room for up to twice as many entries as it
+    /// holds.
     kept: BTreeMap<u64, Box<RenewalEntry>>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
@@ -121,7 +122,7 @@ impl LeaseRenewer {
                 // A lease that has been released reports no more events: the channel closes.
                 if let Some(kept) = self.kept.get_mut(&id) {
                     let _ = events.send(kept.held.stage());
-                    // A lease may be watched often, and report no event for a long time.
+                    // Drop closed watchers here: a lease may get many watchers, and report no event for a long time.
                     kept.watchers.retain(|watcher| !watcher.is_closed());
                     kept.watchers.push(events);
                 }
@@ -191,7 +192,8 @@ impl LeaseRenewer {
         kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
-            // Before the deadline is set: the step-down is computed from the deadline that the handle sees.
+            // Count late grants before the deadline is set, since the step-down is computed from the deadline that the
+            // handle sees.
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
@@ -201,8 +203,9 @@ impl LeaseRenewer {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // The lease has expired by its votes: release the remaining keys. If the handle ended it, the handle's
-            // command is on its way, and it may be to leave the keys on the nodes.
+            // The lease has expired by its votes: release the remaining keys. If the handle has ended the lease, the
+            // handle's own command arrives soon. That command may say to leave the keys on the nodes, so nothing is
+            // released here.
             if until <= now {
                 self.let_go(id, None);
             }
@@ -254,8 +257,8 @@ impl LeaseRenewer {
             };
             self.pool.ask(node, request, reply.clone());
         }
-        // A node that missed the reservation is released, as after any lease. On a node that stores the reservation
-        // this has no effect.
+        // On a node that missed the reservation, the key is released, as after any lease. On a node that stores the
+        // reservation this has no effect.
         self.pool.release(&held.resource, &held.owner, |_| true, None);
     }
 

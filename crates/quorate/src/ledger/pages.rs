@@ -8,8 +8,8 @@ use std::{
     sync::Arc,
 };
 
-/// The most pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two million records. A node
-/// whose pages never end has not answered.
+/// The most pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two million records. A
+/// node that returns more pages counts as a node that has not answered.
 const PAGES_MAX: usize = 4096;
 
 /// The most bytes of records that are read from one node.
@@ -66,7 +66,7 @@ impl Pages {
         self.memory = Some(memory);
         if let Some(LedgerState { term, low_water, records }) = page {
             self.head = (self.head.0.max(term), self.head.1.max(low_water));
-            // A record that is returned twice is the same, or newer.
+            // If a record is returned twice, the second is the same or newer, so it replaces the first.
             self.records.extend(records);
         }
         match next {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn all_pages_must_be_of_one_memory_and_one_session() {
-        // The last page's memory and session, and the present memory.
+        // Each case: the memory and session of the last page, and the present memory.
         for (later, now) in [(memory(2, 1), 2), (memory(1, 2), 1), (memory(1, 1), 2)] {
             let mut pages = Pages::default();
             assert!(matches!(pages.take(memory(1, 1), 1, page(Some("9"), &["a"])), PageResult::More(_)));

@@ -113,7 +113,7 @@ impl Ledger {
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            // A node that may have forgotten since it was asked has not answered.
+            // If a node may have lost its memory since it was asked, its answer does not count.
             if vote.memory.epoch != pool.epoch(vote.node) {
                 continue;
             }
@@ -134,12 +134,13 @@ impl Ledger {
     /// Writes `record` under `key` if `seen` is stored there, at a majority of the nodes that can remember it.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if another record is
-    /// stored on so many nodes that no majority is left; [`LedgerError::Forgotten`] if so many have pruned or lost that
-    /// time; [`LedgerError::NoMajority`]. After an error a minority may store the record.
+    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if so many nodes
+    /// store another record that no majority is left; [`LedgerError::Forgotten`] if no majority is left because so
+    /// many nodes have pruned the record's time, or lost their memory of it; [`LedgerError::NoMajority`]. After an
+    /// error a minority may store the record.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the record written on some nodes or on none.
+    /// If the future is dropped, the record is written on some nodes or on none.
     pub async fn write(
         &self,
         key: &Arc<str>,
@@ -176,7 +177,7 @@ impl Ledger {
     /// records may be removed.
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes pruned, or partly pruned, which is harmless.
+    /// If the future is dropped, some nodes are pruned or partly pruned, which is harmless.
     pub async fn prune(&self, term: FencingToken, below: u64) -> Result<(), LedgerError> {
         self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
     }
@@ -200,7 +201,7 @@ impl Ledger {
     /// [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves the lifetime set on some nodes or on none.
+    /// If the future is dropped, the lifetime is set on some nodes or on none.
     pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut votes = pool.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });

@@ -159,13 +159,13 @@ pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> SettingError {
 
 /// An owner token: the name of a worker and 128 random bits.
 ///
-/// The bits are new for each attempt, also for a retry, and are never used again. (If they were, a delayed
+/// The bits are new for each attempt, also for a retry, and are never used again. (If bits were used again, a delayed
 /// release on another connection would delete the key of the new attempt.)
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// The value of a lock's key while readers hold the lock. Other Redlock clients see one more holder, so
+    /// The value of a lock's key while readers hold the lock. Other Redlock clients take it for an ordinary holder, so
     /// that readers exclude them too.
     pub const READERS: &'static str = "quorate:readers";
 
@@ -205,8 +205,8 @@ impl Owner {
         Self(token.into())
     }
 
-    /// Returns the whole token, unchanged. Another client may have written anything: use `Display` to show
-    /// it.
+    /// Returns the whole token, unchanged. Another client may have written any characters: use `Display` to show the
+    /// token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -266,7 +266,7 @@ impl fmt::Display for Owner {
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The largest token: numbers in Lua are doubles, so a counter may not pass 2^53.
+    /// The largest token: numbers in Lua are doubles, so a counter must not exceed 2^53.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// Returns the token with this number.
@@ -286,7 +286,8 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A point on a *node's* wall clock. It is compared with a worker's clock only by way of an offset.
+/// A point on a *node's* wall clock. It is never compared with a worker's clock directly, only through the measured
+/// offset of the two clocks.
 pub type NodeTime = WallTime;
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ pub enum Reply {
         /// The cursor for the next step; `None` after the last record.
         next: Option<Cursor>,
     },
-    /// *Write*: the node stores another record than the leader expected; this is it.
+    /// *Write*: the node stores this record, which is not the record that the leader expected.
     Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,

@@ -35,7 +35,7 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Returns whether the reason is the node itself, not another marker.
+    /// Returns whether the reason is the state of the node itself, and not a marker that names another node set.
     pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }

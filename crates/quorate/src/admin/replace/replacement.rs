@@ -176,7 +176,7 @@ impl Replacement {
         for (at, sight) in found.iter().enumerate() {
             let Ok(sight) = sight else { continue };
             match self.change.judge(sight, self.parts[at]) {
-                // A leaving node may have any state, if enough others can be closed.
+                // A leaving node may have any state, if enough other nodes can be closed.
                 Err(bar) if self.parts[at] == Part::Leaves && bar.is_of_the_node() => {}
                 judged => drop(judged.map_err(|bar| bar.at(self.nodes.name(at)))?),
             }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The default maximum of messages that wait for other workers, for each unit of the concurrency.
+/// The default number of messages that may wait for other workers, as a multiple of the concurrency.
 const WAITING_PER_PLACE: usize = 4;
 
 /// A consumer that is not running yet, made by [`Claims::consume`].
@@ -148,9 +148,9 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// and the remaining messages are abandoned. The end of the quorum is a shutdown too.
     ///
     /// # Errors
-    /// [`ClaimError`] if the claims' timings cannot work: no message has been pulled then. Also if only an
-    /// operator can fix what keeps a majority of nodes from voting, and no majority could vote since the
-    /// quorum was built: every message that was pulled is then left to the source.
+    /// [`ClaimError`] if the claims' timings cannot work: no message has been pulled then. Also if a majority of nodes
+    /// is kept from voting by faults that only an operator can fix, and no majority could vote since the quorum was
+    /// built. Every message that was pulled is then left to the source.
     ///
     /// # Cancel safety
     /// Dropping it drops every handler at its next await point and abandons their messages; nothing is

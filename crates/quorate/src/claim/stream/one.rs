@@ -103,7 +103,7 @@ pub(super) async fn give_up<M: Message>(
 /// Acks a message that is given up, once a hook has taken it.
 pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
     let why = match (handed, has_hook) {
-        // A hook has taken it, here or on another worker: only then is it recorded.
+        // A hook has handled the message, here or on another worker: the dead letter is recorded only after that.
         (true, _) => return ack(message).await,
         (false, false) => NO_HOOK,
         (false, true) => "the dead-letter hook failed",
