@@ -15,8 +15,8 @@ use std::time::Duration;
 pub enum ClaimState {
     /// No worker holds it: it is new, was abandoned, or its worker is gone.
     Free {
-        /// The number of attempts that have begun, if they are counted. At the limit, the next claim hands it
-        /// over.
+        /// The number of attempts that have begun, if they are counted. At the limit, the next claim hands the message
+        /// to the dead-letter hook.
         attempts: u32,
         /// The fingerprint of its payload, if one was given.
         payload: Option<Fingerprint>,
@@ -32,9 +32,9 @@ pub enum ClaimState {
         /// The fingerprint of its payload, if one was given.
         payload: Option<Fingerprint>,
     },
-    /// It has been handled.
+    /// The message has been handled.
     Done(Done),
-    /// It has been given up.
+    /// The message has been given up.
     DeadLettered(DeadLettered),
 }
 
@@ -62,15 +62,15 @@ impl Claims {
         Ok(ClaimState::Claimed { by: look.holder, remaining: look.remaining, attempts, payload })
     }
 
-    /// Makes a message count as new: removes the record that it was given up, the count of its attempts,
-    /// and the fingerprint of its payload. Refused while a worker holds the message, and if it is done.
+    /// Makes a message count as new: removes the record that it was given up, the count of its attempts, and the
+    /// fingerprint of its payload. The reset is refused while a worker holds the message, and if the message is done.
     ///
     /// # Errors
     /// [`ClaimError`]. Every node must confirm, since a node that has not been reset would still report the
     /// message as given up. If a node is unreachable the result is [`ClaimError::NoMajority`]: call it again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the message reset on all nodes, some, or none. Calling it again continues from
+    /// If the future is dropped, the message is reset on all nodes, on some, or on none. Another call continues from
     /// there.
     pub async fn reset(&self, id: &str) -> Result<(), ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;

@@ -12,11 +12,12 @@ pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 struct Entry {
     worker: Arc<str>,
     since: WallTime,
-    /// The end of the lease as last reported; `None` for this candidate's own, and where the nodes cannot tell.
+    /// The end of the leader's lease as last reported; `None` for this candidate's own lease, or if the nodes reported
+    /// no end.
     until: Option<BootTime>,
 }
 
-/// A leader, at the time of the question.
+/// The leader at the time of the call.
 #[derive(Debug, PartialEq)]
 pub(super) struct Known {
     pub(super) worker: Arc<str>,

@@ -81,7 +81,7 @@ where
     }
 }
 
-/// The step-down of a term, which is announced once.
+/// The step-down of a term, which is reported once.
 #[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,

@@ -162,7 +162,7 @@ impl Env {
     /// Asks every task to end, and waits until all have ended. Idempotent.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the tasks asked to end; call it again to wait for them.
+    /// If the future is dropped, the tasks are still asked to end. Call it again to wait for them.
     pub async fn finish(&self) {
         self.stop.cancel();
         self.tasks.close();

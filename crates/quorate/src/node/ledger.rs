@@ -3,7 +3,7 @@
 use super::FencingToken;
 use std::sync::Arc;
 
-/// The number of records, roughly, that a node reads in one call. It serves no other client meanwhile.
+/// The number of records, roughly, that a node reads in one call. The node serves no other client during the call.
 pub const PAGE_RECORDS: usize = 500;
 
 /// The bytes of records, roughly, that a node returns in one call.
@@ -25,7 +25,7 @@ pub struct Record {
     pub at: u64,
     /// The term that wrote it.
     pub term: FencingToken,
-    /// Set if the record is final: no other may replace it.
+    /// Set if the record is final: no other record may replace it.
     pub last: bool,
     /// The value.
     pub value: Arc<str>,

@@ -2,11 +2,10 @@
 //!
 //! # What is not guaranteed
 //!
-//! A message is handled again if its worker ended between the handler's effect and the done record, or if
-//! the done record was lost. An effect that must not happen twice must compare the token of
-//! [`Delivery::fencing_token`] in its own transaction. A message that is not acked returns only if the
-//! source delivers it again: the adaptor keeps nothing over a restart. Messages are handled in no
-//! particular order.
+//! A message is handled again if its worker ended between the handler's effect and the done record, or if the done
+//! record was lost. An effect that must not happen twice must compare the token of [`Delivery::fencing_token`] in its
+//! own transaction. A message that is not acked returns only if the source delivers it again: the adaptor stores
+//! nothing across a restart. Messages are handled in no particular order.
 //!
 //! With a source that delivers each message only once, a message is lost to this worker if it ends without
 //! being done. This happens if its handler fails, its claim is lost, its attempts are used up, its patience

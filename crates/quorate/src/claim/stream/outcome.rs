@@ -25,7 +25,7 @@ pub struct Ended<M> {
 pub enum Outcome {
     /// Handled here, and recorded as done by a majority.
     Handled,
-    /// It had been handled before.
+    /// The message had been handled before.
     Duplicate {
         /// The result of that handling.
         result: Arc<str>,
@@ -47,12 +47,12 @@ pub enum Outcome {
         /// The number of attempts that had begun.
         attempts: u32,
     },
-    /// No claim can have its id, or the id was used with another payload.
+    /// The message's id is not valid for a claim, or was used with another payload.
     Unusable {
         /// The reason.
         why: Arc<str>,
     },
-    /// There is nothing left to handle: the source has deleted it.
+    /// There is nothing left to handle: the source has deleted the message.
     Gone,
     /// The claim was lost while the handler ran. The handler has been dropped.
     Lost,
@@ -105,7 +105,7 @@ pub struct Consumed {
     pub unrecorded: u64,
     /// [`Outcome::Stopped`].
     pub stopped: u64,
-    /// The number of all these messages that were acked to the source.
+    /// The number of messages, of all outcomes together, that were acked to the source.
     pub acked: u64,
     /// The number of errors of the source.
     pub source_errors: u64,
