@@ -6,8 +6,9 @@
 //! | `appendfsync` | `always` | replies come a second or more before the disk has the changes |
 //! | `no-appendfsync-on-rewrite` | `no` | the same, while the append-only file is rewritten |
 //!
-//! If `appendonly` was switched on at run time, nothing is durable until the first file is complete. A
-//! rewrite in progress may be that one, so a new connection waits for its end; an open connection continues.
+//! If `appendonly` was switched on at run time, nothing is durable until the first file is complete. A rewrite in
+//! progress may be writing that first file, so a new connection waits for the end of the rewrite. An open connection
+//! continues.
 //!
 //! These settings have no effect here: `save` (the append-only file is loaded in preference to a snapshot),
 //! `aof-load-truncated` (only writes that were not synced, and therefore not acknowledged, are cut off),
@@ -139,7 +140,7 @@ mod tests {
         assert!(matches!(durability(&map(&[]), &map(&[])), Durability::Unknown(_)));
         let on = map(&[("aof_enabled", "1")]);
         assert!(matches!(durability(&on, &map(&[])), Durability::Unknown(_)));
-        // Values from a hostile server cannot control a terminal.
+        // Values from a hostile server must not be able to control a terminal.
         let odd = map(&[("appendfsync", "\u{1b}[2Jalways")]);
         let Durability::Volatile(why) = durability(&on, &odd) else { panic!("reported as durable") };
         assert!(!why.contains('\u{1b}'), "{why:?}");

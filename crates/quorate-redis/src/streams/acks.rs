@@ -1,4 +1,5 @@
-//! Acks are sent in batches: the task that holds the connection also sends all acks that are pending by then.
+//! Acks are sent in batches: the task that holds the connection sends its own ack together with all other pending
+//! acks.
 
 use super::{
     StreamError, StreamSource,
@@ -56,10 +57,10 @@ impl Acks {
         self.pending().push(PendingAck { id: id.to_owned(), result: result_tx });
         let mut connection = self.connection.lock().await;
         loop {
-            // Another task may have sent this ack while this one waited for the connection.
+            // Another task may have sent this ack while this task waited for the connection.
             match result.try_recv() {
                 Ok(result) => return result,
-                // The task that sent it was dropped before the reply arrived.
+                // The task that sent this ack was dropped before the reply arrived.
                 Err(oneshot::error::TryRecvError::Closed) => return Err(Cause::Closed),
                 Err(oneshot::error::TryRecvError::Empty) => self.flush(&mut connection).await,
             }
@@ -73,7 +74,8 @@ impl Acks {
             let most = pending.len().min(BATCH_MAX);
             pending.drain(..most).collect()
         };
-        // The connection is put back only after the reply: one that was abandoned halfway is not used again.
+        // The connection is put back only after the reply, so that a connection that was abandoned before its reply is
+        // not used again.
         let taken = connection.take();
         let sent = self.send(taken, &batch).await;
         let result = sent.map(|used| *connection = Some(used));

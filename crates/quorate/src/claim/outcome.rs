@@ -17,7 +17,7 @@ pub enum ClaimOutcome {
     },
     /// It has been handled.
     Done(Done),
-    /// The attempt limit is reached and no attempt has completed it: the message is given up.
+    /// The attempt limit is reached and no attempt has completed the message: it is given up.
     DeadLettered(DeadLettered),
 }
 
@@ -60,9 +60,9 @@ pub enum Processed {
 }
 
 impl Processed {
-    /// Returns whether the message may be acknowledged to its source: it has been handled, here or before, or the dead-letter
-    /// hook has taken it. A message that is in progress may not: if the worker that has it crashes, only the source brings it
-    /// again.
+    /// Returns whether the message may be acknowledged to its source: it has been handled, here or before, or the
+    /// dead-letter hook has taken it. A message that is in progress must not be acknowledged: if the worker that
+    /// handles it crashes, only the source can deliver it again.
     pub fn may_ack(&self) -> bool {
         match self {
             Self::Handled | Self::AlreadyDone(_) => true,

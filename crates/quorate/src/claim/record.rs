@@ -22,7 +22,8 @@ pub struct Done {
 pub struct DeadLettered {
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The time at which the dead-letter hook took it. `None` until then: it will be handed over again.
+    /// The time at which the dead-letter hook handled the message. `None` until then: the message will be handed over
+    /// again.
     pub at: Option<WallTime>,
     /// The hook's result.
     pub note: Arc<str>,
@@ -36,7 +37,7 @@ impl Done {
 }
 
 impl DeadLettered {
-    /// Returns the record as that of a dead letter, if it is one.
+    /// Returns the record of a dead letter; `None` if `record` is not one.
     pub(super) fn of(record: &DoneRecord) -> Option<Self> {
         let at = Some(WallTime::from_micros(record.at));
         Some(Self { attempts: record.dead_lettered?, at, note: Arc::clone(&record.result) })

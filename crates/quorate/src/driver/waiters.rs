@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct WaiterRegistry {
     wake_queue: Mutex<WakeQueue<Arc<Notify>>>,
-    /// True once a majority has reported a release: then the nodes push, and workers publish their releases.
+    /// True once a majority has reported a release. That shows that the nodes can push and that workers publish their
+    /// releases.
     reported: AtomicBool,
 }
 

@@ -16,7 +16,8 @@ pub enum Push {
     Released {
         /// The released lease.
         lease: ReleasedLease,
-        /// The number of sessions that the node notified, of all workers: as many may now try to acquire.
+        /// The number of sessions that the node notified, of all workers: so many workers may now try to acquire at
+        /// once.
         notified: u32,
     },
 }
@@ -36,7 +37,7 @@ pub struct ReleasedLease {
 pub enum Listen {
     /// Push the releases of this resource.
     Begin(Resource),
-    /// Stop pushing them.
+    /// Stop pushing the releases of this resource.
     End(Resource),
 }
 

@@ -1,4 +1,4 @@
-//! The [`Quorum`]: the nodes together, which every lock, election, scheduler and set of claims uses.
+//! The [`Quorum`]: a set of nodes, through which every lock, election, scheduler and set of claims works.
 //!
 //! ```
 //! use quorate::{Quorum, node::MemoryNode};

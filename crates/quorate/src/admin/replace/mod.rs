@@ -2,10 +2,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! During the change (`max_ttl`, and at least four times `max_clock_offset`) there is no leader and no lease. A node that
-//! leaves takes its memory with it, as if it were lost: a done record or a ledger record that only a bare majority
-//! stored, including this node, may be unknown afterwards. A worker with the new list that runs *before* the change begins,
-//! and reaches only new nodes, cannot know that there is an old set: replace the node set first, then restart the workers.
+//! During the change (`max_ttl`, and at least four times `max_clock_offset`) there is no leader and no lease. The
+//! records on a node that leaves are gone, as if the node had lost its memory: a done record or a ledger record that
+//! only a bare majority stored, including this node, may be unknown afterwards. A worker with the new list that runs
+//! *before* the change begins, and reaches only new nodes, cannot know that there is an old set: replace the node set
+//! first, then restart the workers.
 //!
 //! # Steps
 //!
