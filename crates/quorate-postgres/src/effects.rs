@@ -94,10 +94,10 @@ impl Effects {
     /// order. If an id occurs twice, only one of its verdicts is [`Once::First`].
     ///
     /// # Errors
-    /// As for [`Effects::once`].
+    /// The same as for [`Effects::once`].
     ///
     /// # Cancel safety
-    /// As for [`Effects::once`].
+    /// The same as for [`Effects::once`].
     pub async fn once_each(
         &self,
         transaction: &Transaction<'_>,

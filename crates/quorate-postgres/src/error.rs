@@ -31,7 +31,7 @@ pub enum Error {
     Postgres(#[from] tokio_postgres::Error),
 }
 
-/// The most bytes of a text from the server that an error repeats.
+/// The maximum number of bytes of a text from the server that an error repeats.
 const SHOWN_MAX: usize = 1024;
 
 /// Returns the error with the server's report: SQLSTATE, message, detail and hint. The driver's own text is

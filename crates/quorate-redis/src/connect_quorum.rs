@@ -101,7 +101,7 @@ impl RedisQuorumBuilder {
     /// unreachable server is not an error: it may become reachable later.
     ///
     /// # Errors
-    /// As [`RedisQuorumBuilder::build`].
+    /// The same as for [`RedisQuorumBuilder::build`].
     ///
     /// # Cancel safety
     /// Dropping it drops the quorum.

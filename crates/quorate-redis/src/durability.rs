@@ -3,7 +3,7 @@
 //! | setting | required | with another value |
 //! | --- | --- | --- |
 //! | `appendonly` | `yes` | a restart loses everything since the last snapshot |
-//! | `appendfsync` | `always` | replies come a second or more before the disk has the changes |
+//! | `appendfsync` | `always` | replies come a second or more before the changes are on the disk |
 //! | `no-appendfsync-on-rewrite` | `no` | the same, while the append-only file is rewritten |
 //!
 //! If `appendonly` was switched on at run time, nothing is durable until the first file is complete. A rewrite in
@@ -34,8 +34,8 @@ pub(crate) enum Durability {
     Unknown(String),
 }
 
-/// Derives the durability from the fields of INFO and from the [`SETTINGS`]. Settings that the user may not
-/// read are absent.
+/// Derives the durability from the fields of INFO and from the [`SETTINGS`]. A setting that the user has no permission
+/// to read is absent.
 pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<String, String>) -> Durability {
     let fact = |name: &str| info.get(name).map(|value| quorate::plain::plain(value, 64));
     let volatile = |setting: &str, value: &str, why: &str, fix: &str| {

@@ -5,10 +5,10 @@ use crate::{
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The most items of one script call: a server serves no other client while a script runs.
+/// The maximum number of items of one script call: a server serves no other client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
-/// The most pages of ledgers of one script call.
+/// The maximum number of pages of ledgers of one script call.
 const PAGES_A_CALL: usize = 4;
 
 /// The longest time to live, in milliseconds: the server adds it to its clock, and the sum must not overflow.

@@ -21,7 +21,7 @@ const CLOCK_READINGS: usize = 5;
 pub struct Examination {
     /// The fields of INFO.
     pub info: BTreeMap<String, String>,
-    /// The relevant settings, from CONFIG GET. Empty if the user may not read them.
+    /// The relevant settings, from CONFIG GET. Empty if the user has no permission to read them.
     pub settings: BTreeMap<String, String>,
     /// Several readings of the server's clock.
     pub looks: Vec<Look>,

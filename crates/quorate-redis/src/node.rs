@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most bytes of a password file.
+/// The maximum number of bytes of a password file.
 const PASSWORD_FILE_MAX: u64 = 64 * 1024;
 
 /// A Redis server as a node.

@@ -24,7 +24,7 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// The interval at which a session with a durable server checks that the server is still durable.
 pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
 
-/// The most bytes of one write when more are pending.
+/// The maximum number of bytes of one write when more are pending.
 const WRITE_MAX: usize = 64 * 1024;
 
 /// A session with one Redis server, over one connection, which is never reopened.

@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The most acks in one command.
+/// The maximum number of acks in one command.
 const BATCH_MAX: usize = 1000;
 /// The number of tries of an ack, and the pause before the second one, which doubles each time.
 const TRIES: u32 = 5;
@@ -36,7 +36,7 @@ impl Acks {
         Self { source, pending: Mutex::default(), connection: tokio::sync::Mutex::default() }
     }
 
-    /// Acknowledges the entry. If the future is dropped, the entry may be acknowledged or not.
+    /// Acknowledges the entry. If the future is dropped, the entry may or may not be acknowledged.
     pub(super) async fn ack(&self, id: &str) -> Result<(), StreamError> {
         let mut tries = 0;
         loop {
@@ -80,7 +80,7 @@ impl Acks {
         let sent = self.send(taken, &batch).await;
         let result = sent.map(|used| *connection = Some(used));
         for ack in batch {
-            // If the caller no longer waits, the entry is acknowledged all the same.
+            // Even if the caller no longer waits, the entry is acknowledged.
             let _ = ack.result.send(result.clone());
         }
     }

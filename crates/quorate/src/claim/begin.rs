@@ -13,7 +13,7 @@ use std::{mem, sync::Arc, time::Duration};
 
 /// A message that was acquired.
 pub(super) struct AcquiredMessage {
-    /// Its index in the batch.
+    /// The message's index in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
     /// The attempts and payloads that the granting nodes had counted before.
@@ -23,9 +23,9 @@ pub(super) struct AcquiredMessage {
 
 /// The decision on an acquired message.
 pub(super) enum Beginning {
-    /// Its handler may start.
+    /// The message's handler may start.
     Attempt(Start),
-    /// The limit of attempts is reached. The claim is held, so that the message can be handed over.
+    /// The limit of attempts is reached. The claim is held, so that the message can be handed to the dead-letter hook.
     GivenUp(Start),
     /// An attempt with another payload began before; the claim has been released.
     OtherPayload(Arc<str>),
@@ -38,7 +38,7 @@ pub(super) enum Beginning {
 /// An attempt, started or given up.
 pub(super) struct Start {
     pub(super) lease: Lease,
-    /// The number of this attempt; of a message that is given up, the number of attempts.
+    /// The number of this attempt. If the message is given up, the number of attempts that had begun.
     pub(super) attempt: u32,
     /// The fingerprint that was given, or is stored.
     pub(super) payload: Option<Arc<str>>,

@@ -84,11 +84,11 @@ pub enum ClaimError {
         /// The maximum length, in bytes.
         most: usize,
     },
-    /// Too few nodes confirmed it.
+    /// Too few nodes confirmed the call's change. The meaning depends on the call.
     ///
     /// - *Complete*: the message may be handled again once the claim has expired. If the claim had expired before, and too
     ///   few nodes reported the current owner, no node was asked to record it.
-    /// - *Abandon*: the claim has ended all the same, and the message is free once the TTL is over.
+    /// - *Abandon*: even then the claim has ended, and the message is free once the TTL is over.
     /// - *Reset*: nodes that have not been reset may still report the message as given up. Try again.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),

@@ -83,8 +83,8 @@ impl Claim {
     }
 
     /// Returns the number of this attempt on the message, from one. It is always one where neither
-    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not
-    /// counted then. It may start from one again after nodes lost their data.
+    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not counted then. The
+    /// count may start from one again after nodes lost their data.
     pub fn attempt(&self) -> u32 {
         self.handle.attempt()
     }
@@ -107,9 +107,10 @@ impl Claim {
         self.handle.fencing_token()
     }
 
-    /// Records on every node that the message is done, with a small result, and ends the claim. It is retried until a majority
-    /// has the record, for the claim's TTL at most. Completing an expired claim first checks the current owner, and writes
-    /// nothing if another worker holds the message by then. Returns the number of nodes that have recorded it: at least a majority.
+    /// Records on every node that the message is done, with a small result, and ends the claim. The call is retried
+    /// until a majority has stored the record, for the claim's TTL at most. If the claim has expired, the call first
+    /// checks the current owner, and writes nothing if another worker holds the message by then. Returns the number of
+    /// nodes that have recorded it: at least a majority.
     ///
     /// # Errors
     /// [`ClaimError`]. Without a majority the message may be handled again.
@@ -151,10 +152,10 @@ impl Claim {
     /// instance at a shutdown: the attempt does not count. A node that is unreachable may still count it.
     ///
     /// # Errors
-    /// As of [`Claim::abandon`].
+    /// The same as for [`Claim::abandon`].
     ///
     /// # Cancel safety
-    /// As of [`Claim::abandon`].
+    /// The same as for [`Claim::abandon`].
     pub async fn cancel_before_start(self) -> Result<(), ClaimError> {
         let lease = &self.handle.lease;
         if lease.is_valid() {
@@ -181,7 +182,7 @@ impl Drop for Claim {
         if self.not_started {
             withdraw_count(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
         }
-        // After a completion or an abandonment the renewer does not know the lease any more, and this has no effect.
+        // After a completion or an abandonment the renewer no longer has the lease, and this call has no effect.
         self.handle.lease.post_release(None);
     }
 }

@@ -37,7 +37,7 @@ impl Claim {
     /// id, in their order.
     ///
     /// # Cancel safety
-    /// If the future is dropped, every claim is abandoned all the same.
+    /// Even if the future is dropped, every claim is abandoned.
     pub async fn abandon_many(
         claims: impl IntoIterator<Item = Claim>,
     ) -> Vec<(Arc<str>, Result<(), ClaimError>)> {

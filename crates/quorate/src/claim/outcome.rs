@@ -8,14 +8,14 @@ use std::{sync::Arc, time::Duration};
 pub enum ClaimOutcome {
     /// This worker may handle the message.
     Claimed(Claim),
-    /// Another worker is handling it.
+    /// Another worker is handling the message.
     InProgress {
-        /// The time after which it may be free, as the nodes report it.
+        /// The time after which the message may be free, as the nodes report it.
         retry_after: Option<Duration>,
         /// The other worker, where a majority names the same one.
         holder: Option<Owner>,
     },
-    /// It has been handled.
+    /// The message has been handled.
     Done(Done),
     /// The attempt limit is reached and no attempt has completed the message: it is given up.
     DeadLettered(DeadLettered),
@@ -48,14 +48,14 @@ pub enum ClaimOutcome {
 pub enum Processed {
     /// Handled here, and recorded as done.
     Handled,
-    /// Another worker is handling it.
+    /// Another worker is handling the message.
     InProgress {
-        /// The time after which it may be free, as the nodes report it.
+        /// The time after which the message may be free, as the nodes report it.
         retry_after: Option<Duration>,
     },
-    /// It had been handled before.
+    /// The message had been handled before.
     AlreadyDone(Done),
-    /// It has been given up.
+    /// The message has been given up.
     DeadLettered(DeadLettered),
 }
 

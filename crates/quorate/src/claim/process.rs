@@ -53,8 +53,8 @@ impl Claims {
     /// caller too.
     ///
     /// # Errors
-    /// [`ProcessError`]; [`ProcessError::StillInProgress`] where the wait is over, and [`ProcessError::DeadLettered`] where the
-    /// message is given up.
+    /// [`ProcessError`]; [`ProcessError::StillInProgress`] if the wait is over, and [`ProcessError::DeadLettered`] if
+    /// the message is given up.
     ///
     /// # Cancel safety
     /// Dropping it drops the handler and abandons the message.

@@ -1,4 +1,4 @@
-//! The slot of one generation of a scheduler's run: a claim of which at most one attempt is ever counted.
+//! The slot of one generation of a scheduler's run: a claim on which at most one attempt is ever counted.
 //!
 //! A worker takes the slot to start the run. The leader takes it to end the run before it starts. `docs/design/scheduler.md`
 //! has the rules R4 to R9b and the counterexample to each.
@@ -54,9 +54,10 @@ pub(crate) struct SlotId {
 /// The outcome of an attempt to claim a slot.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// The slot is claimed, and no granting node has a count.
+    /// The slot is claimed, and no granting node has counted an attempt.
     Free(SlotClaim),
-    /// The slot is claimed, and a node has a count: another attempt may have started the run.
+    /// The slot is claimed, and a granting node has counted an attempt before: another attempt may have started the
+    /// run.
     Counted(SlotClaim),
     /// A node stores the done record of the slot: the slot has ended.
     Ended(DoneRecord),
@@ -81,7 +82,7 @@ pub(crate) struct SlotClaim {
 pub(crate) struct Shown {
     /// The done record of the slot, if it has ended. One node that stores it is enough to prove the end (R11).
     pub(crate) ended: Option<DoneRecord>,
-    /// True if a node has a count.
+    /// True if at least one node has counted an attempt.
     pub(crate) counted: bool,
     /// True if no majority can hold the claim.
     pub(crate) free: bool,

@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// The constant part of the margin: reading a clock, and rounding TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
-/// The most bytes of a host's name in a worker's default name.
+/// The maximum number of bytes of a host's name in a worker's default name.
 const HOST_MAX: usize = 64;
 
 /// The settings of a worker. Those that all workers of a deployment must share
@@ -30,8 +30,8 @@ pub struct QuorumConfig {
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// The longest TTL of any lease, and therefore the least wait of a node that lost its memory. Shared by all workers.
-    /// Default 30 s. Leases are renewed, so no use needs more.
+    /// The longest TTL of any lease, and therefore the minimum wait of a node that lost its memory. Shared by all
+    /// workers. Default 30 s. Leases are renewed, so even long work does not need a larger value.
     pub max_ttl: Duration,
     /// The largest relative difference between the rates of two clocks. Shared by all workers. Default 0.01.
     pub drift_rate: f64,
@@ -50,13 +50,13 @@ pub struct QuorumConfig {
     /// Workers of one group may use different values only if each is a day or more. Workers confirm their jobs at least
     /// every two hours, and a worker with a shorter value would remove another worker's jobs.
     pub ledger_retention: Duration,
-    /// Nodes persist every write before they answer, so that a restart loses no memory. Verified at each handshake. Shared
-    /// by all workers. Default false.
+    /// Requires that nodes persist every write before they answer, so that a restart loses no memory. The worker
+    /// verifies this at each handshake. Shared by all workers. Default false.
     pub durable: bool,
-    /// Nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
+    /// Lets nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
     pub trust_new_nodes: bool,
-    /// The worker is read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect. Default
-    /// false.
+    /// Makes the worker read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect.
+    /// Default false.
     pub only_looks: bool,
     /// The safety mechanisms that this worker leaves out, to test the tests. Default none.
     #[cfg(feature = "sabotage")]

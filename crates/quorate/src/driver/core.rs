@@ -18,14 +18,15 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The most requests in one batch.
+/// The maximum number of requests in one batch.
 const BATCH_MAX: usize = 256;
 /// The maximum number of batches in flight. It is small, so that later requests gather into one batch and few bytes
 /// are lost in a dead socket.
 const IN_FLIGHT_MAX: usize = 2;
 /// After this many batches in a row without a reply the connection counts as dead.
 const TIMEOUTS_MAX: u32 = 3;
-/// The most releases that are kept for a node without a connection. The oldest are dropped first: their keys expire.
+/// The maximum number of releases that are kept for a node without a connection. The oldest are dropped first: their
+/// keys expire.
 const RELEASES_MAX: usize = 100_000;
 /// The time between two probes of a quarantined node's marker: an operator may have ended the quarantine.
 const PROBE_EVERY: Duration = Duration::from_secs(1);

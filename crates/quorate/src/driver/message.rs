@@ -29,7 +29,7 @@ pub(crate) struct PendingRequest {
 
 impl PendingRequest {
     /// Returns whether this is a release that may be sent again, even late, because it frees the lease of one attempt
-    /// only. A release of all readers may not be sent again, since it would also free later readers.
+    /// only. A release of all readers must not be sent again, since it would also free later readers.
     pub(crate) fn is_release(&self) -> bool {
         let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
         self.request.as_ref().is_some_and(|request| request.is_release() && !every_reader(request))

@@ -15,7 +15,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// The most messages taken from the mailbox at a time.
+/// The maximum number of messages taken from the mailbox at a time.
 const MESSAGES_MAX: usize = 1024;
 
 type OnRelease = Box<dyn Fn(&ReleasedLease, u32) + Send + Sync>;

@@ -1,8 +1,8 @@
 use crate::node::{Owner, ReleasedLease, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most releases of one resource that are counted at a time. The oldest is dropped first. More releases can be in
-/// progress only if a node reports releases that did not happen.
+/// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first. More
+/// releases can be in progress only if a node reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
 /// The waiters of this process for each resource, and the waiter that a release wakes. Pure; `W` notifies a waiter.
@@ -45,7 +45,7 @@ pub(crate) struct Wake {
 #[derive(Debug)]
 struct Release {
     owner: Owner,
-    /// The nodes, each with the number of sessions that it notified.
+    /// The nodes that reported the release, each with the number of sessions that it notified.
     nodes: Vec<(usize, u32)>,
 }
 

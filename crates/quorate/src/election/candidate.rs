@@ -204,7 +204,7 @@ impl Election {
     /// Returns an observer of the leadership, for a program that does not campaign.
     ///
     /// # Errors
-    /// [`SettingError`] where the group's name cannot be used.
+    /// [`SettingError`] if the group's name cannot be used.
     pub fn observe(&self) -> Result<Observer, SettingError> {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
@@ -255,20 +255,20 @@ impl Election {
         self.shared.events.emit(event);
     }
 
-    /// Notes that this candidate leads for `term`.
+    /// Records that this candidate leads for `term`.
     pub(super) fn begin_term(&self, term: &Term) {
         *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.clone());
         let quorum = self.quorum();
         self.shared.known_leader.leads(&quorum.config().worker, quorum.env().wall());
     }
 
-    /// Notes that this candidate does not lead any more.
+    /// Records that this candidate does not lead any more.
     pub(super) fn end_term(&self) {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.shared.known_leader.clear();
     }
 
-    /// Notes the holder of the group's lease, and logs a leader that is new.
+    /// Records the holder of the group's lease, and logs the leader if it has changed.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;

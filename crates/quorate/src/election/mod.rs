@@ -21,7 +21,8 @@
 //! # What is not guaranteed
 //!
 //! - There may be no leader: without a trusted majority no copy is elected.
-//! - Where the assumptions of [`lease`](crate::lease) do not hold, two copies may believe at one moment that they lead.
+//! - If the assumptions of [`lease`](crate::lease) do not hold, two copies may believe at the same time that they
+//!   lead.
 //! - A leader that is paused between [`Term::fencing_token`] and a write may write after its term: pass the token to the sink,
 //!   which compares it.
 //!

@@ -39,7 +39,7 @@ impl Observer {
     /// Asks the nodes for the leader.
     ///
     /// # Errors
-    /// [`NoMajority`] where fewer than a majority answered.
+    /// [`NoMajority`] if fewer than a majority answered.
     ///
     /// # Cancel safety
     /// Safe: it only reads.
@@ -61,7 +61,7 @@ impl Observer {
     /// The first call returns at once.
     ///
     /// # Errors
-    /// [`NoMajority`] where fewer than a majority answered; call it again to continue.
+    /// [`NoMajority`] if fewer than a majority answered; call it again to continue.
     ///
     /// # Cancel safety
     /// Safe: no change is lost.

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The most bytes of a worker's name that an error shows.
+/// The maximum number of bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
 /// The time between two checks whether the leader has resigned.

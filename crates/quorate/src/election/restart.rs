@@ -32,14 +32,14 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Notes that the work ended without an error, after it ran for `ran`.
+    /// Records that the work ended without an error, after it ran for `ran`.
     pub(super) fn ended(&mut self, backoff: Backoff, ran: Duration) {
         if ran >= backoff.longest {
             self.in_a_row = 0;
         }
     }
 
-    /// Notes that the work failed after it ran for `ran`, and returns the pause before the next campaign.
+    /// Records that the work failed after it ran for `ran`, and returns the pause before the next campaign.
     ///
     /// Work that ran for at least the longest pause counts as healthy: the pauses begin again with the first one.
     pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {

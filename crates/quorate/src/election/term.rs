@@ -145,7 +145,7 @@ impl Term {
     /// [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
     ///
     /// # Errors
-    /// [`LeaseError`] where no worker can have that name, or the term has ended: then nothing happens.
+    /// [`LeaseError`] if no worker can have that name, or the term has ended: then nothing happens.
     pub fn transfer_to(&self, worker: &str) -> Result<(), LeaseError> {
         QuorumConfig::validate_worker("the successor", worker)?;
         self.fencing_token()?;

@@ -35,7 +35,7 @@ impl<D: RoundData> AttemptResult<D> {
     }
 }
 
-/// The most repetitions of an attempt that was lost because the votes were split.
+/// The maximum number of repetitions of an attempt that was lost because the votes were split.
 const SPLITS_MAX: u32 = 8;
 /// The upper bound of the random pause before the first repetition. Before the n-th repetition it is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
@@ -125,8 +125,8 @@ struct Round<'a, D: RoundData> {
     open: usize,
 }
 
-/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it posts releases behind
-/// its own requests.
+/// The attempt for one resource. If the attempt is dropped before the renewer has adopted its lease, it sends releases
+/// after its own requests.
 struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
@@ -143,7 +143,7 @@ enum Step {
     Raising { token: FencingToken, waiting: usize },
     /// Won, with this token.
     Won(FencingToken),
-    /// Lost, and released.
+    /// The attempt was lost, and its grants have been released.
     Lost,
     /// Adopted by the renewer.
     Adopted,

@@ -121,8 +121,8 @@ impl LeaseDeadline {
         self.valid_until.store(ENDED, Ordering::Release);
     }
 
-    /// Ends the lease because its holder gives it back, and cancels both tokens. Must be called before the first
-    /// message of a release is sent, so that the work under the lease learns of the end before any node does.
+    /// Ends the lease because its holder releases it, and cancels both tokens. Must be called before the first message
+    /// of a release is sent, so that the work under the lease learns of the end before any node does.
     pub(crate) fn release(&self) {
         self.end();
         self.record_cause(StepDownCause::Released);

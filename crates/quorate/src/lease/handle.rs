@@ -168,7 +168,7 @@ impl Lease {
         self.forget();
     }
 
-    /// As [`Lease::release`], for a lease that other handles view: they see that it has ended.
+    /// Does the same as [`Lease::release`], for a lease that other handles view: they see that it has ended.
     pub(crate) async fn end(&self) -> Result<(), NoMajority> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();

@@ -9,9 +9,9 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60);
 /// The time after which the wait of a cold start is logged as a warning: a healthy cold start takes less time.
 const COLD_START: Duration = Duration::from_secs(1);
 
-/// Log lines on a missing majority: one when the first acquisition begins to wait (a warning only after a second, on a
-/// cold start), one every minute while any waits, one when a majority answers again. The quorum logs each line once,
-/// however many acquisitions wait.
+/// Log lines on a missing majority: one line when the first acquisition begins to wait (on a cold start, a warning
+/// only after a second), one line every minute while any acquisition waits, and one line when a majority answers
+/// again. The quorum logs each line once, however many acquisitions wait.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
 
@@ -25,7 +25,7 @@ struct Waiting {
 /// The line to log for an acquisition that found no majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Nothing: it has been logged.
+    /// No line: the wait has been logged.
     Quiet,
     /// The wait begins. If this worker has never had a quorum, this is a cold start.
     Begins,

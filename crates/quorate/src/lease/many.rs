@@ -1,4 +1,4 @@
-//! Several leases at once: all of them or none, or each by itself.
+//! The acquisition of several leases in one call: all of them or none, or each by itself.
 
 use crate::{
     config::SettingError,
@@ -18,10 +18,10 @@ use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The most locks of one call.
+/// The maximum number of locks of one call.
 const MANY_MAX: usize = 10_000;
 
-/// Several locks, of which a caller acquires all, each by itself, or any one. Made by
+/// Several locks. A caller acquires all of them together, each by itself, or any one of them. Made by
 /// [`Quorum::locks`](crate::quorum::Quorum::locks) and, for numbered slots, by
 /// [`Quorum::slots`](crate::quorum::Quorum::slots). A name that is given twice counts once.
 #[derive(Clone, Debug)]
@@ -86,13 +86,13 @@ impl Locks {
         Ok(Leases(held))
     }
 
-    /// As [`Locks::acquire_all`], without waiting for a holder.
+    /// Does the same as [`Locks::acquire_all`], without waiting for a holder.
     ///
     /// # Errors
-    /// As for [`Lock::try_acquire`].
+    /// The same as for [`Lock::try_acquire`].
     ///
     /// # Cancel safety
-    /// As for [`Locks::acquire_all`].
+    /// The same as for [`Locks::acquire_all`].
     pub async fn try_acquire_all(&self) -> Result<TryAcquire<Leases>, AcquireError> {
         match self.clone().wait(Duration::ZERO).acquire_all().await {
             Ok(leases) => Ok(TryAcquire::Acquired(leases)),
@@ -111,7 +111,7 @@ impl Locks {
     /// [`AcquireError`] for a name or timings that cannot be used: then no request was sent.
     ///
     /// # Cancel safety
-    /// As for [`Locks::acquire_all`].
+    /// The same as for [`Locks::acquire_all`].
     pub async fn try_acquire_each(
         &self,
     ) -> Result<Vec<(Resource, Result<TryAcquire, AcquireError>)>, AcquireError> {
@@ -221,10 +221,10 @@ impl Leases {
     /// most.
     ///
     /// # Errors
-    /// The first [`NoMajority`]: all of the leases have ended all the same.
+    /// The first [`NoMajority`]: even then, all of the leases have ended.
     ///
     /// # Cancel safety
-    /// As for [`Lease::release`].
+    /// The same as for [`Lease::release`].
     pub async fn release(self) -> Result<(), NoMajority> {
         join_all(self.0.iter().map(Lease::end)).await.into_iter().collect()
     }

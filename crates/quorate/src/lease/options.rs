@@ -203,37 +203,37 @@ macro_rules! lease_options {
         $crate::lease::lease_options!(each);
     };
     (each) => {
-        /// As [`LeaseOptions::ttl`](crate::lease::LeaseOptions::ttl).
+        /// Does the same as [`LeaseOptions::ttl`](crate::lease::LeaseOptions::ttl).
         pub fn ttl(self, ttl: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().ttl(ttl))
         }
 
-        /// As [`LeaseOptions::step_down_grace`](crate::lease::LeaseOptions::step_down_grace).
+        /// Does the same as [`LeaseOptions::step_down_grace`](crate::lease::LeaseOptions::step_down_grace).
         pub fn step_down_grace(self, grace: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().step_down_grace(grace))
         }
 
-        /// As [`LeaseOptions::min_validity`](crate::lease::LeaseOptions::min_validity).
+        /// Does the same as [`LeaseOptions::min_validity`](crate::lease::LeaseOptions::min_validity).
         pub fn min_validity(self, least: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().min_validity(least))
         }
 
-        /// As [`LeaseOptions::auto_extend`](crate::lease::LeaseOptions::auto_extend).
+        /// Does the same as [`LeaseOptions::auto_extend`](crate::lease::LeaseOptions::auto_extend).
         pub fn auto_extend(self, extended: bool) -> Self {
             self.options($crate::lease::LeaseOptions::new().auto_extend(extended))
         }
 
-        /// As [`LeaseOptions::max_hold`](crate::lease::LeaseOptions::max_hold).
+        /// Does the same as [`LeaseOptions::max_hold`](crate::lease::LeaseOptions::max_hold).
         pub fn max_hold(self, most: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().max_hold(most))
         }
 
-        /// As [`LeaseOptions::renew_while`](crate::lease::LeaseOptions::renew_while).
+        /// Does the same as [`LeaseOptions::renew_while`](crate::lease::LeaseOptions::renew_while).
         pub fn renew_while(self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
             self.options($crate::lease::LeaseOptions::new().renew_while(check))
         }
 
-        /// As [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
+        /// Does the same as [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
         pub fn renew_while_beating(self, heart: &$crate::lease::Heartbeat) -> Self {
             self.options($crate::lease::LeaseOptions::new().renew_while_beating(heart))
         }

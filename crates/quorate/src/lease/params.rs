@@ -25,11 +25,11 @@ pub(crate) struct LeaseParams {
 }
 
 impl LeaseParams {
-    /// Returns the parameters of a lease whose counter lives for `fence_retention`. An option that is `None` has its
-    /// default.
+    /// Returns the parameters of a lease whose counter lives for `fence_retention`. An option that is `None` gets its
+    /// default value.
     ///
     /// # Errors
-    /// [`SettingError`] where the timings cannot work.
+    /// [`SettingError`] if the timings cannot work.
     pub(crate) fn checked(
         config: &QuorumConfig,
         ttl: Duration,

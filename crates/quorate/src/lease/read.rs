@@ -22,7 +22,7 @@ impl Lock<ReadLease> {
     /// Makes one attempt, as [`Lock::try_acquire`] of a lock for writing does.
     ///
     /// # Errors
-    /// As for a lock for writing.
+    /// The same as for a lock for writing.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests.
@@ -33,7 +33,7 @@ impl Lock<ReadLease> {
     /// Waits until this caller holds the lock for reading, as [`Lock::acquire`] of a lock for writing does.
     ///
     /// # Errors
-    /// As for a lock for writing.
+    /// The same as for a lock for writing.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.
@@ -104,10 +104,10 @@ impl ReadLease {
         self.0.events()
     }
 
-    /// As [`Lease::extend`].
+    /// Does the same as [`Lease::extend`].
     ///
     /// # Errors
-    /// As [`Lease::extend`].
+    /// The same as for [`Lease::extend`].
     ///
     /// # Cancel safety
     /// Safe: if the future is dropped, the extension continues.
@@ -115,10 +115,10 @@ impl ReadLease {
         self.0.extend().await
     }
 
-    /// As [`Lease::release`].
+    /// Does the same as [`Lease::release`].
     ///
     /// # Errors
-    /// As [`Lease::release`].
+    /// The same as for [`Lease::release`].
     ///
     /// # Cancel safety
     /// The lease ends and the releases are sent at the first poll, or when the future is dropped: no release is lost.

@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The most messages taken from a channel at a time.
+/// The maximum number of messages taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
 /// Owns every held lease of a quorum: one task, one wheel of due times, one channel of votes.

@@ -28,7 +28,7 @@ pub(crate) struct LeaseState {
     stage: LeaseEvent,
     /// The time at which validity ends, even if the nodes extend the lease further.
     hold_until: Option<BootTime>,
-    /// True from a failed health check until the next successful one.
+    /// True after a failed health check, until the next check succeeds.
     ailing: bool,
     /// The next round was requested explicitly, so it runs even if the lease does not need it.
     asked_for: bool,
@@ -128,7 +128,7 @@ impl LeaseState {
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
-                // A reply to the previous round: the node has not been asked in the current one.
+                // The vote is a reply to the previous round: the node has not been asked in the current round.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
             }
@@ -326,7 +326,7 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// A lease of ten seconds, of which 9,698 ms are valid, held on nodes 0 to 2 of 5 since 1,000 ms.
+    /// Returns a lease with a TTL of ten seconds and a validity of 9,698 ms, held on nodes 0 to 2 of 5 since 1,000 ms.
     fn held() -> LeaseState {
         let second = Duration::from_secs(1);
         let params = LeaseParams {

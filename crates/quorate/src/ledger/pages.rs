@@ -8,11 +8,11 @@ use std::{
     sync::Arc,
 };
 
-/// The most pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two million records. A
-/// node that returns more pages counts as a node that has not answered.
+/// The maximum number of pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two
+/// million records. A node that returns more pages counts as a node that has not answered.
 const PAGES_MAX: usize = 4096;
 
-/// The most bytes of records that are read from one node.
+/// The maximum number of bytes of records that are read from one node.
 const BYTES_MAX: usize = 256 << 20;
 
 /// The fix for a ledger that is too long to be read. FLUSHALL also gives the node a new memory, so that no lost record is
@@ -38,7 +38,7 @@ pub(super) struct Pages {
 pub(super) enum PageResult {
     /// There is another page.
     More(Cursor),
-    /// It was the last page.
+    /// The page was the last one.
     Complete,
     /// A later term has sealed the ledger.
     Superseded(FencingToken),

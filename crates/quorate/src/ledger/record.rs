@@ -150,8 +150,8 @@ impl Ledger {
         self.write_remembered(key, seen, record, record.at).await
     }
 
-    /// As [`Ledger::write`], but counts the nodes whose memory began before `remembered`, in microseconds since the
-    /// epoch, instead of the record's time.
+    /// Does the same as [`Ledger::write`], but counts the nodes whose memory began before `remembered`, in
+    /// microseconds since the epoch, instead of the record's time.
     pub(crate) async fn write_remembered(
         &self,
         key: &Arc<str>,

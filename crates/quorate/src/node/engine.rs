@@ -25,10 +25,10 @@ pub const RESULT_MAX: usize = 1024;
 /// The default time for which a ledger is kept after its last change.
 pub const LEDGER_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The most readers of one resource on a node.
+/// The maximum number of readers of one resource on a node.
 pub const READERS_MAX: usize = 1024;
 
-/// The most places in one resource's queue on a node.
+/// The maximum number of places in one resource's queue on a node.
 pub const QUEUE_MAX: usize = 128;
 
 pub(crate) use crate::plain::cut;

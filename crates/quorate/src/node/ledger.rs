@@ -9,9 +9,8 @@ pub const PAGE_RECORDS: usize = 500;
 /// The bytes of records, roughly, that a node returns in one call.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// The most bytes of records in a page that a client accepts. It is far more than [`PAGE_BYTES`], because a
-/// Redis server that is configured to store long hashes in the packed encoding returns such a hash as a
-/// whole.
+/// The maximum number of bytes of records in a page that a client accepts. It is far more than [`PAGE_BYTES`], because
+/// a Redis server that is configured to store long hashes in the packed encoding returns such a hash as a whole.
 const BELIEVED_BYTES: usize = 16 << 20;
 
 /// The longest cursor that a client accepts, in bytes. On a node whose cursors are keys, this bounds the key

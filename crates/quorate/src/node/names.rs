@@ -7,16 +7,16 @@ use std::{fmt, sync::Arc};
 
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
-/// The most characters of a name that an error shows.
+/// The maximum number of characters of a name that an error shows.
 const NAME_SHOWN: usize = 80;
-/// The most bytes of an owner token or a resource's key that are displayed.
+/// The maximum number of bytes of an owner token or a resource's key that are displayed.
 const SHOWN_MAX: usize = 1_200;
 
 /// The suffix of a reservation's token.
 const RESERVED_FOR: &str = ":reserved";
 
-/// The first path components that are reserved for Quorate's own keys. The name of a plain lock may not begin
-/// with one of them and a slash.
+/// The first path components that are reserved for Quorate's own keys. The name of a plain lock must not begin with
+/// one of these words and a slash.
 const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "resign"];
 
 /// The name of a lock, an election or a claim, without the deployment's prefix.
@@ -46,8 +46,8 @@ impl Resource {
     /// Returns the lock called `name`.
     ///
     /// # Errors
-    /// [`SettingError`] where `name` is empty, over 512 bytes, holds a brace or a control character, or begins
-    /// with a reserved word.
+    /// [`SettingError`] if `name` is empty, over 512 bytes, holds a brace or a control character, or begins with a
+    /// reserved word.
     pub fn lock(name: &str) -> Result<Self, SettingError> {
         check("resource", name)?;
         let word = name.split('/').next().unwrap_or_default();
@@ -69,7 +69,7 @@ impl Resource {
     /// Returns the message `id` in the set of claims called `set`.
     ///
     /// # Errors
-    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` may not hold a slash.
+    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` must not contain a slash.
     pub fn claim(set: &str, id: &str) -> Result<Self, SettingError> {
         check("claim set", set)?;
         check("message id", id)?;

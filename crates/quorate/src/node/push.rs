@@ -1,7 +1,7 @@
 use super::{Owner, Resource};
 use tokio::sync::mpsc;
 
-/// The most pushes that wait for a driver; the last slot is kept for [`Push::Closed`]. Further pushes are
+/// The maximum number of pushes that wait for a driver; the last slot is kept for [`Push::Closed`]. Further pushes are
 /// lost.
 const PUSHES_MAX: usize = 1024;
 

@@ -55,7 +55,8 @@ impl Quorum {
         Locks::new(Arc::clone(&self.0), names)
     }
 
-    /// Returns `k` numbered slots called `name`, of which to acquire one: at most `k` workers hold one at a time.
+    /// Returns `k` numbered slots called `name`. A worker acquires one of them, so that at most `k` workers hold a
+    /// slot at a time.
     ///
     /// Each slot is a lock of its own, `NAME/slot-I`, with its own fencing counter: [`Locks::acquire_any`] returns the number
     /// `I` and the lease. A token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All
@@ -126,10 +127,10 @@ impl Quorum {
     /// unreachable counts by its last reply, less `drift_rate` of the time since. Nodes in memory or in files have
     /// this host's clock.
     ///
-    /// It is behind the nodes' clocks by the travel time of their replies. It may step back: a little when a
-    /// connection is new, and further when clocks of nodes are set back, or when this machine's boot clock was stopped
-    /// (then the next replies correct it). Code that must not go back has to store the latest time that it has used,
-    /// as the scheduler stores which ticks it has planned.
+    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. It may step back: a little
+    /// when a connection is new, and further when clocks of nodes are set back, or when this machine's boot clock was
+    /// stopped (then the next replies correct it). Code that must not go back has to store the latest time that it has
+    /// used, as the scheduler stores which ticks it has planned.
     pub fn wall(&self) -> WallTime {
         self.0.pool().wall()
     }
@@ -152,8 +153,8 @@ impl Quorum {
     /// still be in quarantine.
     ///
     /// # Errors
-    /// [`NoMajority`] where no majority votes, with the cause for each node. A cause that only an operator can remove ends the
-    /// wait at once: see [`NoMajority::is_permanent`].
+    /// [`NoMajority`] if no majority votes, with the cause for each node. A cause that only an operator can remove
+    /// ends the wait at once: see [`NoMajority::is_permanent`].
     ///
     /// # Cancel safety
     /// Safe: it only reads.
@@ -172,7 +173,7 @@ impl Quorum {
     /// Asks the nodes for the holder of `resource`.
     ///
     /// # Errors
-    /// [`NoMajority`] where fewer than a majority answered.
+    /// [`NoMajority`] if fewer than a majority answered.
     ///
     /// # Cancel safety
     /// Safe: it only reads.
@@ -184,7 +185,7 @@ impl Quorum {
     /// nodes that are new. Where a worker may still hold a lease, this can lead to two holders.
     ///
     /// # Errors
-    /// [`NoMajority`] if a node could not be trusted. The other nodes are trusted all the same.
+    /// [`NoMajority`] if a node could not be trusted. The other nodes are trusted even then.
     ///
     /// # Cancel safety
     /// If the future is dropped, each node may or may not be trusted by then.

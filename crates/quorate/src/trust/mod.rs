@@ -15,7 +15,7 @@
 //! | was closed by a replacement of the node set | no |
 //! | names another node set, other shared settings, or another marker version | no |
 //! | is a replica, or may evict keys | no |
-//! | has the run id of another node in the list | no, and neither may that node |
+//! | has the run id of another node in the list | no, and the other node must not vote either |
 //! | has a clock that stepped ahead by more than `clock_step_allowance` | after a quarantine |
 //!
 //! A quarantine lasts `max_ttl × (1 + drift_rate)`, and at least four times `max_clock_offset`. An operator may end it

@@ -11,7 +11,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// This worker's trust in one node: whether it may vote, and under which memory. Pure, but for its entries in the registry.
+/// This worker's trust in one node: whether it may vote, and under which memory. Pure, except that it updates its
+/// entries in the registry.
 #[derive(Debug)]
 pub(crate) struct NodeTrust {
     me: usize,
@@ -469,7 +470,8 @@ mod tests {
         assert!(c.evaluate(NOW).is_some());
     }
 
-    /// Without the rule, a worker reached two new nodes before the one whose marker differs, and had written to them by then.
+    /// Without the rule, a worker reached two new nodes first and wrote markers to them. Only then did it reach the
+    /// node whose marker differs.
     #[test]
     fn no_new_node_gets_a_marker_before_every_node_was_tried() {
         let worker = Worker::new();

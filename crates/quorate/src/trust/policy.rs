@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most bytes of a node's text in an error.
+/// The maximum number of bytes of a node's text in an error.
 const SHOWN_MAX: usize = 2_048;
 
 /// The decision on a handshake, or on a marker that changed.
@@ -18,7 +18,7 @@ const SHOWN_MAX: usize = 2_048;
 pub(crate) enum TrustDecision {
     /// The node's votes count once the boot clock shows `from`.
     Votes { marker: Marker, from: BootTime, reason: QuarantineReason },
-    /// This marker must be written first, in place of the one that was read.
+    /// This marker must be written first, in place of the marker that was read.
     Write { marker: Marker, from: BootTime, reason: QuarantineReason },
     /// The node must not vote.
     Refused(VoteRejection),

@@ -97,7 +97,7 @@ pub(crate) struct NodeRegistry {
     entries: Vec<NodeEntry>,
     state: Mutex<RegistryState>,
     changed: watch::Sender<()>,
-    /// True once a majority could vote at one time.
+    /// True once a majority of the nodes could vote at the same time.
     had_quorum: AtomicBool,
 }
 
@@ -331,13 +331,13 @@ impl NodeRegistry {
         self.entries[node].round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Notes that the node's clock has not stepped between `from` and `to`.
+    /// Records that the node's clock has not stepped between `from` and `to`.
     pub(crate) fn set_steady(&self, node: usize, from: BootTime, to: BootTime) {
         *self.entries[node].steady.lock().unwrap_or_else(PoisonError::into_inner) = (from, to);
     }
 
-    /// Returns whether the clocks of a majority of the nodes have not stepped between `from` and `to`. Then this worker's
-    /// clock did not stand still either.
+    /// Returns whether the clocks of a majority of the nodes have not stepped between `from` and `to`. If so, this
+    /// worker's boot clock did not stand still in that time.
     pub(crate) fn majority_was_steady(&self, from: BootTime, to: BootTime) -> bool {
         let steady = |entry: &&NodeEntry| {
             let (since, until) = *entry.steady.lock().unwrap_or_else(PoisonError::into_inner);

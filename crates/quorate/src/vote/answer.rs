@@ -37,7 +37,7 @@ pub enum Answer {
 pub enum NodeOutcome {
     /// The node agreed.
     Granted,
-    /// The work behind the request is done already.
+    /// The message that the request claims is done already.
     Done,
     /// The node had not answered when the round ended.
     Pending,

@@ -110,7 +110,7 @@ impl<D: RoundData> Tally<D> {
         self.slots[vote.node] = slot;
     }
 
-    /// Notes that `node`'s counter has been raised.
+    /// Records that `node`'s counter has been raised to `to`.
     pub fn raised(&mut self, node: usize, to: FencingToken) {
         if let Slot::Granted(grant) = &mut self.slots[node] {
             grant.counter = to;

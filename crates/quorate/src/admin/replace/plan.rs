@@ -1,4 +1,4 @@
-//! The decision on one node. Pure.
+//! The decision what to do with one node in a change of the node set. Pure: it sends nothing.
 
 use crate::{
     admin::replace::{
@@ -13,17 +13,18 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most bytes of a node's text in an error.
+/// The maximum number of bytes of a node's text in an error.
 const SHOWN_MAX: usize = 2_048;
 
 /// The state of a node's marker in the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// It is of the old set or missing, or must be closed again.
+    /// The marker names the old set, is missing, or closes the node with data that is out of date. The node must be
+    /// closed, or closed again.
     Close,
-    /// The node is closed.
+    /// The marker closes the node.
     Closed,
-    /// It is of the new set.
+    /// The marker names the new set: the node is open.
     Opened,
 }
 
@@ -166,8 +167,9 @@ impl Change {
             Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
                 marker.since
             }
-            // As for a restarted node: the memory begins after every counter that a clock ahead of time may have started. The
-            // same holds for a joining node, even if it has a marker: it has seen nothing of the old set's grants.
+            // As with a restarted node, the memory begins after every counter that a clock ahead of time may have
+            // started. The same holds for a joining node, even if it has a marker: it has seen nothing of the old
+            // set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {
@@ -194,7 +196,7 @@ impl Change {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
                 let left = sight.hello.node_time.until(marker.votes_from);
-                // The quarantine, of which this is a part, includes drift.
+                // The remaining wait is a part of the quarantine, which includes drift.
                 (left + left.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
             }
             _ => Duration::ZERO,
@@ -245,7 +247,7 @@ mod tests {
         Change::new(QuorumConfig::default(), &names(old), &names(new)).unwrap()
     }
 
-    /// A node of run 1 whose marker is of `run` and says `nodes`.
+    /// Returns the sight of a node with the run id `run 1`, whose marker contains `run` and `nodes`.
     fn sight(run: &str, nodes: Option<&str>) -> Sight {
         let marker = nodes.map(|nodes| Marker {
             run_id: run.into(),

@@ -37,7 +37,7 @@ pub enum Progress {
     Closed(Arc<str>),
     /// The rest of the wait until every lease of the old set has ended.
     Waiting(Duration),
-    /// Workers with the new list may use this node.
+    /// Workers with the new list may use this node from now on.
     Opened(Arc<str>),
     /// This node could not be reached, and is unchanged: run the same replacement again once it is reachable.
     Left(Arc<str>, Cause),

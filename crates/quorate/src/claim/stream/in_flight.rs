@@ -51,7 +51,7 @@ struct Held<M> {
     /// The number of consecutive claims, after the first, that had the same result: another worker handles
     /// it, or too few nodes answered.
     looks: u32,
-    /// True if too few nodes answered the last time.
+    /// True if too few nodes answered the last claim.
     away: bool,
     place: Place,
 }
@@ -62,7 +62,7 @@ enum Place {
     Fresh,
     /// Being claimed, handled or handed to the dead-letter hook.
     Busy,
-    /// In the waiting room until this time: another worker handles it, or a twin of it is busy here.
+    /// In the waiting room until this time: another worker handles the message, or a twin of it is busy here.
     Elsewhere(BootTime),
     /// Waiting until this time, since too few nodes answered.
     Away(BootTime),
@@ -104,7 +104,7 @@ impl<M> InFlightWindow<M> {
         self.held.is_empty()
     }
 
-    /// Adds a pulled message that is to be claimed by `id`.
+    /// Adds a pulled message, which must then be claimed under `id`.
     pub(super) fn pull(&mut self, message: Arc<M>, id: Arc<str>, now: BootTime) {
         let number = self.add(message, id, now, Place::Fresh);
         self.fresh.insert(number);
@@ -182,7 +182,7 @@ impl<M> InFlightWindow<M> {
         first
     }
 
-    /// Returns when a message is to be claimed again.
+    /// Returns the next time at which a message must be claimed again.
     pub(super) fn next_look(&self) -> Option<BootTime> {
         // Without a free slot, only a message that already has one can be claimed.
         let free = self.free() > 0;

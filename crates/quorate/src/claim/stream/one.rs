@@ -42,8 +42,8 @@ where
     let claim = claim.started();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
-    // The handler is called inside this future, so that a panic before its first await is caught as well.
-    // The error becomes text at once: it need not be `Send`.
+    // The handler is called inside this future, so that a panic before its first await is caught as well. The error
+    // becomes text at once, so that its type does not have to be `Send`.
     let work = async { handler(delivery).await.map_err(|error| error.to_string()) };
     let work = AssertUnwindSafe(work).catch_unwind();
     let relay = async {

@@ -27,7 +27,7 @@ const TO_END: Duration = Duration::from_secs(1);
 
 /// The maximum lengths of an id and of an outcome in a log line, in bytes.
 const ID_MAX: usize = 120;
-/// The most bytes of the reason for an invalid id that the outcome and the dead-letter hook get.
+/// The maximum number of bytes of the reason for an invalid id that the outcome and the dead-letter hook get.
 const BAD_ID_MAX: usize = 240;
 const OUTCOME_MAX: usize = 500;
 
@@ -195,7 +195,7 @@ where
         }
     }
 
-    /// Begins claim rounds for the messages that are to be claimed, while fewer than the maximum are in
+    /// Begins claim rounds for the messages that are ready to be claimed, while fewer than `BATCHES` rounds are in
     /// flight.
     fn claim(&mut self) {
         while self.rounds.len() < BATCHES {

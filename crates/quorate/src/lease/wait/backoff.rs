@@ -13,8 +13,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_DOUBLED: u32 = 2;
 /// The range of the random offset that keeps polling waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
-/// The most doublings of the pause after split votes. The first such pause is shorter than twice the time of one
-/// attempt.
+/// The maximum number of doublings of the pause after split votes. The first such pause is shorter than twice the time
+/// of one attempt.
 const SPLITS_DOUBLED: u32 = 8;
 /// The range to which the measured duration of an attempt is clamped. It determines how waiters that are woken
 /// together spread their attempts.
