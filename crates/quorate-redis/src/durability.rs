@@ -10,11 +10,11 @@
 //! progress may be writing that first file, so a new connection waits for the end of the rewrite. An open connection
 //! continues.
 //!
-//! These settings have no effect here: `save` (the append-only file is loaded in preference to a snapshot),
-//! `aof-load-truncated` (only writes that were not synced, and therefore not acknowledged, are cut off),
-//! `aof-use-rdb-preamble`, the thresholds of the rewrite, and all `replica-…` and `min-replicas-…` settings
-//! (a replica is refused). Not visible from here: a disk or a file system that acknowledges a sync without
-//! performing it, and a `dir` in memory.
+//! Some settings do not matter here. `save`: a server loads the append-only file in preference to a snapshot.
+//! `aof-load-truncated`: only writes that were not synced, and therefore not acknowledged, are cut off. All
+//! `replica-…` and `min-replicas-…` settings: a replica is refused. `aof-use-rdb-preamble` and the thresholds of the
+//! rewrite do not matter either. Two faults cannot be detected from here: a disk or a file system that acknowledges a
+//! sync without performing it, and a `dir` in memory.
 
 use std::collections::BTreeMap;
 

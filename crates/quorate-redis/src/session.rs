@@ -29,9 +29,9 @@ const WRITE_MAX: usize = 64 * 1024;
 
 /// A session with one Redis server, over one connection, which is never reopened.
 ///
-/// One task owns the connection. It ends when the connection breaks, when the server is no longer as durable
-/// as it reported in the handshake, or when the session has been dropped and its requests have been sent (at
-/// most [`LINGER`] later).
+/// One task owns the connection. The task ends when the connection breaks, or when the server is no longer as durable
+/// as it reported in the handshake. It also ends when the session has been dropped and its requests have been sent, at
+/// most [`LINGER`] later.
 pub struct RedisSession {
     jobs: mpsc::UnboundedSender<Job>,
     keys: Keys,

@@ -3,12 +3,12 @@
 //!
 //! # What is not guaranteed
 //!
-//! A node that loses its data loses its counts, and then more attempts than the limit may begin. An attempt
-//! that won a majority but never began stays counted if its count could not be withdrawn. This happens if
-//! its worker crashed before it knew that a majority had granted it, lost the claim, had no confirmation
-//! yet that a node counted it, or could not reach that node again. So a message may be given up after fewer
-//! handlers than the limit, but not after fewer won attempts. If too few nodes answer, it is unknown
-//! whether another payload is stored ([`Payload::Unknown`]).
+//! A node that loses its data loses its counts, and then more attempts than the limit may begin. An attempt that won a
+//! majority but never began stays counted if its count could not be withdrawn. There are four such cases. The worker
+//! crashed before it knew that a majority had granted the attempt. The worker lost the claim. A node's confirmation of
+//! the count had not arrived yet. The worker could not reach that node again. So a message may be given up after fewer
+//! handlers than the limit, but not after fewer won attempts. If too few nodes answer, it is unknown whether another
+//! payload is stored ([`Payload::Unknown`]).
 //!
 //! # The rule
 //!

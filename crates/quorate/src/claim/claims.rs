@@ -140,8 +140,8 @@ impl Claims {
     /// Claims one message.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used, where too few nodes answered or may vote, and where the id was
-    /// used with another payload. A message that another worker holds, or has handled, is not an error.
+    /// [`ClaimError`] for an id or settings that cannot be used, if too few nodes answered or may vote, and if the id
+    /// was used with another payload. A message that another worker holds, or has handled, is not an error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests.
@@ -155,9 +155,9 @@ impl Claims {
     /// If an id is given twice, its second outcome is *in progress*.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used: nothing has been claimed then, so one bad id refuses them all
-    /// (check ids that you do not trust with [`Resource::claim`] first). An error of one id (too few nodes answered for it,
-    /// another payload) is the outcome of that id alone.
+    /// [`ClaimError`] for an id or settings that cannot be used. In that case nothing has been claimed: one bad id
+    /// refuses the whole call. Check ids that you do not trust with [`Resource::claim`] first. An error of one id (too
+    /// few nodes answered for it, another payload) is the outcome of that id alone.
     ///
     /// # Cancel safety
     /// Safe: dropped attempts send their releases after their own requests, and what was claimed is abandoned.

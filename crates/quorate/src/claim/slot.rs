@@ -5,8 +5,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! A count that did not reach a majority is not taken back (R6), so a worker that fails between the claim and the count may
-//! leave a slot that no worker can take any more. The leader then closes the generation as lost.
+//! A count that did not reach a majority is not withdrawn (R6). So a worker that fails while it counts may leave a
+//! slot that no worker can take any more. The leader then closes the generation as lost.
 
 use super::{
     ClaimError, Done,
@@ -273,8 +273,9 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // This worker's earlier count has reached the node, but its answer was lost: the node granted the
-                    // claim without a count, and no other attempt has held the claim there since.
+                    // An earlier count of this claim has reached the node, but the answer was lost. This is certain,
+                    // since the node granted the claim without a count, and no other attempt has held the claim there
+                    // since.
                     Answer::Reply(Reply::Refused(Refusal::Superseded))
                         if tries > 0 && self.granted_by(vote.node) && self.lease.is_of_first_grant() =>
                     {

@@ -6,9 +6,9 @@ const ROUNDING: Duration = Duration::from_millis(2);
 /// The maximum number of bytes of a host's name in a worker's default name.
 const HOST_MAX: usize = 64;
 
-/// The settings of a worker. Those that all workers of a deployment must share
-/// ([`SharedSettings`](super::SharedSettings)) are stored in each node's marker; a node's votes do not count for a
-/// worker whose shared settings differ from the node's marker. They are checked when a quorum is built.
+/// The settings of a worker. Some of them, the [`SharedSettings`](super::SharedSettings), must be equal on all workers
+/// of a deployment, and are stored in each node's marker. A node's votes do not count for a worker whose shared
+/// settings differ from that marker. They are checked when a quorum is built.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -44,8 +44,8 @@ pub struct QuorumConfig {
     pub max_clock_offset: Duration,
     /// The lifetime of a fencing counter after its last use. Default 7 days.
     pub fence_retention: Duration,
-    /// The time for which the nodes keep a job, its history and its state after the last worker that has the job has ended,
-    /// and a group's ledger after its last worker. Default 30 days.
+    /// The time for which the nodes keep a job, its history and its state after the last worker with that job has
+    /// ended. A group's ledger is kept for this time after the last worker of the group has ended. Default 30 days.
     ///
     /// Workers of one group may use different values only if each is a day or more. Workers confirm their jobs at least
     /// every two hours, and a worker with a shorter value would remove another worker's jobs.
@@ -108,8 +108,9 @@ impl QuorumConfig {
         ttl / 5
     }
 
-    /// Returns how long a node that lost its memory must not vote: `max_ttl × (1 + drift_rate)`, so that every lease that it
-    /// granted has ended, and at least [`QuorumConfig::reseed_after`], so that no fencing token is repeated.
+    /// Returns how long a node that lost its memory must not vote. It is `max_ttl × (1 + drift_rate)`, so that every
+    /// lease that the node granted has ended. It is at least [`QuorumConfig::reseed_after`], so that no fencing token
+    /// is repeated.
     pub fn quarantine(&self) -> Duration {
         (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
     }

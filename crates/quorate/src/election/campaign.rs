@@ -84,9 +84,9 @@ where
     /// type, such as that of `tokio::signal::ctrl_c()`. See [what ends a term](crate::election#what-ends-a-term).
     ///
     /// # Errors
-    /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, for a closed quorum, and where only an
-    ///   operator can fix what keeps a majority of the nodes from voting (a wrong password, another node list) and no majority
-    ///   has voted since the quorum was built.
+    /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, and for a closed quorum. Also if a
+    ///   majority of the nodes is kept from voting by faults that only an operator can fix (a wrong password, another
+    ///   node list), and no majority has voted since the quorum was built.
     /// - [`ElectionError::AlreadyRunning`].
     /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an error](Election::end_on_error).
     ///   Otherwise the error is logged, and the work is restarted.

@@ -129,8 +129,8 @@ impl Election {
         self
     }
 
-    /// Ends the campaign when the work returns an error or panics, instead of restarting it: for errors that only a person can
-    /// fix, and for programs that are restarted as a whole. Without it the work is restarted.
+    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use it for errors
+    /// that only a person can fix, and for programs that are restarted as a whole. Without it the work is restarted.
     ///
     /// ```
     /// use quorate::election::{Election, ElectionError};

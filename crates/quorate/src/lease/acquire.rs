@@ -296,9 +296,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Hands the won leases over to the renewer. There is no await point, so no lease is forgotten: if the future is
-    /// dropped before this call, it releases the leases, and after this call the caller owns handles that release
-    /// their leases when they are dropped.
+    /// Hands the won leases over to the renewer. There is no await point, so no lease is forgotten. If the future is
+    /// dropped before this call, it releases the leases. After this call, the caller owns handles that release their
+    /// leases when they are dropped.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);

@@ -246,10 +246,10 @@ impl Lock {
     /// [`Lock::fair`].
     ///
     /// # Errors
-    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
-    /// An error that only an operator can fix is returned at once: a majority of nodes refuses this worker for a wrong
-    /// password, missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
-    /// [`AcquireError::is_permanent`] distinguishes these errors from others.
+    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over. If a
+    /// majority of nodes refuses this worker for a reason that only an operator can fix, the error is returned at
+    /// once. Such reasons are a wrong password, missing permissions, another node list, other shared settings, a
+    /// replica's role or an eviction policy. [`AcquireError::is_permanent`] distinguishes these errors from others.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.

@@ -9,9 +9,9 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60);
 /// The time after which the wait of a cold start is logged as a warning: a healthy cold start takes less time.
 const COLD_START: Duration = Duration::from_secs(1);
 
-/// Log lines on a missing majority: one line when the first acquisition begins to wait (on a cold start, a warning
-/// only after a second), one line every minute while any acquisition waits, and one line when a majority answers
-/// again. The quorum logs each line once, however many acquisitions wait.
+/// The log lines about a missing majority. One line is logged when the first acquisition begins to wait (on a cold
+/// start, a warning only after a second). One line follows every minute while any acquisition waits, and one line when
+/// a majority answers again. The quorum logs each line once, however many acquisitions wait.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
 

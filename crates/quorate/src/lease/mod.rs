@@ -19,12 +19,12 @@
 //!
 //! # Readers and writers
 //!
-//! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers hold a name, the
-//! lock's key on each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and ends with
-//! the last reader. So nodes grant the name neither to a plain lock nor to any other Redlock client, which knows
-//! nothing of readers. (The alternative, a separate key for readers that writers check too, would have let other
-//! clients in beside them.) The rules of all leases hold for readers too: a majority, validity from the send,
-//! extension, quarantine. The differences are:
+//! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers hold a
+//! name, the lock's key on each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and
+//! ends with the last reader. So nodes grant the name neither to a plain lock nor to any other Redlock client, which
+//! knows nothing of readers. (The alternative is a separate key for readers, which writers check too. It was rejected,
+//! since other Redlock clients do not check that key and would acquire the name beside the readers.) The rules of all
+//! leases hold for readers too: a majority, validity from the send, extension, quarantine. The differences are:
 //!
 //! * Readers have no fencing token, and change no counter. In a pause between [`ReadLease::ensure_held`] and the use
 //!   of the data, a writer may acquire the lock, and there is no token to compare.

@@ -84,8 +84,9 @@ impl LeaseOptions {
     /// first false the lease is *at risk*; the work is asked to step down, and then the lease ends. If `check` returns
     /// true again in time, the lease continues.
     ///
-    /// `check` is called before each extension, every third of the TTL (after a false, every twentieth), on the task that
-    /// extends every lease of this quorum: it must return at once, not wait. A panic in it counts as false.
+    /// `check` is called before each extension, so every third of the TTL. After it has returned false, it is called
+    /// every twentieth of the TTL. It runs on the task that extends every lease of this quorum, so it must return at
+    /// once, without waiting. A panic in it counts as false.
     pub fn renew_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.health = Some(Health::Check(Arc::new(check)));
         self

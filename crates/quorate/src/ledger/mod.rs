@@ -9,10 +9,11 @@
 //! # Seals
 //!
 //! Terms are unique and grow, so they serve as ballots. A new leader first *seals* the ledger with its term at a
-//! majority: from then on a node refuses records of older terms, and its answer contains the records that it stores.
-//! Only then does the leader write. Suppose that an older leader writes a record to a majority. One of those nodes was
-//! also sealed. If the write came before the seal, the new leader has read the record; if it came after the seal, the
-//! node refused it. With a plain read in place of the seal, two leaders could start one tick.
+//! majority. From then on, a sealed node refuses records of older terms. A node's answer to the seal contains the
+//! records that the node stores. Only then does the leader write. Suppose that an older leader writes a record to a
+//! majority. One of those nodes was also sealed. If the write came before the seal, the new leader has read the
+//! record; if it came after the seal, the node refused it. With a plain read in place of the seal, two leaders could
+//! start one tick.
 //!
 //! A write names the record that its leader read, and is refused if another record is stored (compare and set). A record
 //! that is `last` is final.
@@ -39,9 +40,9 @@
 //!
 //! # The memory rule
 //!
-//! Records live longer than a quarantine, so a node's answer counts only for what the node can remember: a record
-//! whose time is before the beginning of the node's memory (plus `max_clock_offset`) counts neither in the seal nor in
-//! the write.
+//! Records live longer than a quarantine, so a node's answer counts only for what the node can remember. The node's
+//! answer about a record does not count, neither in the seal nor in the write, if the record's time is before the
+//! beginning of the node's memory (plus `max_clock_offset`).
 
 mod error;
 mod gather;

@@ -22,8 +22,8 @@ const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after anoth
 
 /// The pages of a ledger that one node has returned, or pruned, so far. Pure.
 ///
-/// All pages are of one memory of the node and of one session: a cursor belongs to the server, and a server that restarted
-/// iterates in another order, even if it remembers everything.
+/// All pages must come from one memory of the node and from one session. A cursor is valid only for one run of the
+/// server: a server that restarted iterates in another order, even if it remembers everything.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     memory: Option<NodeEpoch>,

@@ -146,9 +146,9 @@ pub trait Store {
     fn ledger(&self, group: &str) -> Result<LedgerState, Self::Error>;
     /// Replaces the whole ledger of a group.
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Self::Error>;
-    /// Returns a part of a group's ledger, so that the store does not have to read all of it: at most `most` records,
-    /// in the order of their keys, whose keys are greater than `after`. The result always includes the term and the
-    /// low-water mark.
+    /// Returns a part of a group's ledger, so that the store does not have to read the whole ledger. The part has at
+    /// most `most` records, in the order of their keys, and only keys greater than `after`. The result always includes
+    /// the term and the low-water mark.
     fn ledger_after(
         &self,
         group: &str,

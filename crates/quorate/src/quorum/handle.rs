@@ -64,10 +64,11 @@ impl Quorum {
     ///
     /// # Why no counting semaphore
     ///
-    /// A count that a quorum keeps is unsound. With five nodes and room for two holders, each of three workers may be
-    /// counted by three nodes while no node counts more than two of them: nine grants fit into ten places. Whatever a
-    /// node counts, two majorities may overlap in only one node, and a node with room grants. A lease has one place on
-    /// each node, so any two majorities conflict; `k` leases under `k` names are `k` such places.
+    /// A count that a quorum keeps is unsound. Take five nodes, each with room for two holders: ten places. Three
+    /// workers need three nodes each: nine grants. So all three workers can have a majority, although no node counts
+    /// more than two of them. Whatever a node counts, two majorities may overlap in only one node, and a node with
+    /// room grants. A lease has one place on each node, so any two majorities conflict; `k` leases under `k` names are
+    /// `k` such places.
     pub fn slots(&self, name: impl AsRef<str>, k: usize) -> Locks {
         Locks::slots(Arc::clone(&self.0), name.as_ref(), k)
     }
@@ -127,10 +128,10 @@ impl Quorum {
     /// unreachable counts by its last reply, less `drift_rate` of the time since. Nodes in memory or in files have
     /// this host's clock.
     ///
-    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. It may step back: a little
-    /// when a connection is new, and further when clocks of nodes are set back, or when this machine's boot clock was
-    /// stopped (then the next replies correct it). Code that must not go back has to store the latest time that it has
-    /// used, as the scheduler stores which ticks it has planned.
+    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. It may step back. It steps
+    /// back a little when a connection is new. It steps back further when clocks of nodes are set back, or when this
+    /// machine's boot clock was stopped; in the last case the next replies correct it. Code that must not go back has
+    /// to store the latest time that it has used, as the scheduler stores which ticks it has planned.
     pub fn wall(&self) -> WallTime {
         self.0.pool().wall()
     }
@@ -207,8 +208,8 @@ impl Quorum {
     /// Closes the quorum: ends every lease, sends the releases that dropped leases have posted, and ends every task. It takes two
     /// node timeouts at most, and may be called more than once.
     ///
-    /// Make it the last line of `main`. A lease that is dropped posts its release for a task to send; if the runtime ends before
-    /// that task has run, the lock stays taken until its TTL is over.
+    /// Make it the last line of `main`. When a lease is dropped, its release is only queued, and a task sends it. If
+    /// the runtime ends before that task has run, the lock stays taken until its TTL is over.
     ///
     /// # Cancel safety
     /// Dropping it leaves the quorum closing; call it again to wait.

@@ -152,8 +152,9 @@ impl Change {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
 
-    /// Returns the marker that closes the node, if it is not closed. `shut` is true if the old set was closed before: until
-    /// then, a joining node with the marker of the new set got it from a worker that was started too early.
+    /// Returns the marker that closes the node, if it is not closed. `shut` is true if the old set was closed before.
+    /// If it is false, a joining node with a marker of the new set got that marker from a worker that was started too
+    /// early, so the node is closed too.
     pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {

@@ -93,8 +93,8 @@ impl Replacement {
         self.open(&mut report).await
     }
 
-    /// Closes the nodes that are not closed, the joining nodes first: a worker with the new list that was started too early
-    /// must not use them while the old set is in use. Returns when the wait is over.
+    /// Closes the nodes that are not closed, the joining nodes first. A worker with the new list may have been started
+    /// too early, and must not use the joining nodes while the old set is in use. Returns when the wait is over.
     async fn close(
         &self,
         found: Sights,

@@ -125,11 +125,11 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Sets a hook that takes the messages that cannot be handled: those that are [given
-    /// up](Claims::max_attempts), in place of the claims' [own hook](Claims::dead_letter), those whose id
-    /// is not valid for a claim, and those whose id was used with another payload. Once the hook has taken
-    /// a message, it is acked. If the hook fails, or is missing, the message is left to the source. The
-    /// hook may receive a message again if the source redelivers it after a crash.
+    /// Sets a hook for messages that cannot be handled. There are three kinds: messages that are [given
+    /// up](Claims::max_attempts), messages whose id is not valid for a claim, and messages whose id was used with
+    /// another payload. For messages that are given up, the hook replaces the claims' [own hook](Claims::dead_letter).
+    /// Once the hook has handled a message, the message is acked. If the hook fails, or is missing, the message is
+    /// left to the source. The hook may receive a message again if the source redelivers it after a crash.
     pub fn on_dead<D, F, E>(mut self, hook: D) -> Self
     where
         D: Fn(DeadMessage<M>) -> F + Send + Sync + 'static,

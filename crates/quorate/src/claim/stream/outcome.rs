@@ -12,8 +12,9 @@ pub struct Ended<M> {
     pub message: Arc<M>,
     /// Its outcome.
     pub outcome: Outcome,
-    /// `Ok(true)` if the source accepted the ack: the message is done. `Ok(false)` if no ack was sent, and an error with the
-    /// reason if the ack failed, or the dead-letter hook failed or is missing: the source may deliver the message again.
+    /// `Ok(true)` if the source accepted the ack: the message is done. `Ok(false)` if no ack was sent. An error with
+    /// the reason if the ack failed, or if the dead-letter hook failed or is missing: the source may then deliver the
+    /// message again.
     pub acked: Result<bool, Arc<str>>,
     /// The time since it was pulled.
     pub took: Duration,
