@@ -199,7 +199,7 @@ impl Secret {
         Self(text.to_owned())
     }
 
-    /// Returns the text, to send it to the server.
+    /// Returns the secret text, for sending it to the server.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

@@ -104,7 +104,7 @@ impl RedisQuorumBuilder {
     /// The same as for [`RedisQuorumBuilder::build`].
     ///
     /// # Cancel safety
-    /// Dropping it drops the quorum.
+    /// Dropping the future drops the quorum.
     pub async fn connect(self) -> Result<Quorum, SettingError> {
         let quorum = self.build()?;
         quorum.met(FIRST_HANDSHAKE).await;
@@ -130,7 +130,7 @@ pub trait Connect: Sized {
     /// [`ConnectError`] for URLs that cannot be used. It holds no password.
     ///
     /// # Cancel safety
-    /// Dropping it drops the quorum.
+    /// Dropping the future drops the quorum.
     fn connect<I>(urls: I) -> impl Future<Output = Result<Self, ConnectError>> + Send
     where
         I: IntoIterator + Send,

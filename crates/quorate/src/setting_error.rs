@@ -45,7 +45,7 @@ impl SettingError {
         &self.reason
     }
 
-    /// The change that makes it usable.
+    /// The change that makes the setting usable.
     pub fn fix(&self) -> &str {
         &self.fix
     }

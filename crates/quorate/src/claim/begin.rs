@@ -66,8 +66,8 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
 /// may begin.
 ///
 /// # Cancel safety
-/// Dropping it releases all of them. Counts that a node has confirmed are withdrawn; counts without a confirmation
-/// stay.
+/// Dropping the future releases all of them. Counts that a node has confirmed are withdrawn; counts without a
+/// confirmation stay.
 pub(super) async fn begin(
     inner: &Arc<QuorumInner>,
     acquired: Vec<AcquiredMessage>,

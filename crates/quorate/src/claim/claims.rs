@@ -352,7 +352,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Returns the stored fingerprint, if it is that of another payload.
+    /// Returns the stored fingerprint, if it belongs to another payload.
     fn other(&self, stored: Option<&Arc<str>>) -> Option<Fingerprint> {
         let stored = Fingerprint::from_node(stored?);
         self.payload.as_ref().filter(|given| **given != stored).map(|_| stored)

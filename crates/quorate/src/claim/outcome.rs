@@ -12,7 +12,7 @@ pub enum ClaimOutcome {
     InProgress {
         /// The time after which the message may be free, as the nodes report it.
         retry_after: Option<Duration>,
-        /// The other worker, where a majority names the same one.
+        /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
     },
     /// The message has been handled.

@@ -22,7 +22,7 @@ impl Claims {
     /// [`ProcessError`]. A message that another worker holds, or has handled, is not an error.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler and abandons the message.
+    /// Dropping the future drops the handler and abandons the message.
     pub async fn process<'a, H, F, T, E>(
         &self,
         message: impl Into<MessageId<'a>>,
@@ -57,7 +57,7 @@ impl Claims {
     /// the message is given up.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler and abandons the message.
+    /// Dropping the future drops the handler and abandons the message.
     pub async fn process_or_wait<'a, H, F, T, E>(
         &self,
         message: impl Into<MessageId<'a>>,

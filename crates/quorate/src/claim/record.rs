@@ -11,9 +11,9 @@ use std::sync::Arc;
 pub struct Done {
     /// The handler's result.
     pub result: Arc<str>,
-    /// The time of its completion, by the clock of the worker that completed it.
+    /// The time at which the message was completed, by the clock of the worker that completed it.
     pub at: WallTime,
-    /// The token of the claim that completed it.
+    /// The token of the claim under which the message was completed.
     pub token: FencingToken,
 }
 

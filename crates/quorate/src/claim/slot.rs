@@ -152,7 +152,7 @@ impl Slots {
     /// Claims a slot. The next step is the count, or the release.
     ///
     /// # Cancel safety
-    /// Dropping it releases what was granted.
+    /// Dropping the future releases what was granted.
     pub(crate) async fn claim(&self, slot: &SlotId) -> Claimed {
         let keep = self.keep(slot);
         let Ok(params) = self.params(slot, keep) else { return Claimed::Unavailable };

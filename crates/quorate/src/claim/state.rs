@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimState {
-    /// No worker holds it: it is new, was abandoned, or its worker is gone.
+    /// No worker holds the message: it is new, was abandoned, or its worker ended without completing it.
     Free {
         /// The number of attempts that have begun, if they are counted. At the limit, the next claim hands the message
         /// to the dead-letter hook.
@@ -21,7 +21,7 @@ pub enum ClaimState {
         /// The fingerprint of its payload, if one was given.
         payload: Option<Fingerprint>,
     },
-    /// A worker is handling it, or is about to.
+    /// A worker is handling the message, or is about to.
     Claimed {
         /// The worker, if a majority names the same one.
         by: Option<Owner>,
@@ -45,7 +45,7 @@ impl Claims {
     /// [`ClaimError`] if the id cannot be used, or if too few nodes answered.
     ///
     /// # Cancel safety
-    /// Safe: it changes nothing.
+    /// Safe: the call changes nothing.
     pub async fn inspect(&self, id: &str) -> Result<ClaimState, ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(AcquireError::from)?;
         let look = crate::lease::inspect(self.quorum.inner(), &resource).await;
@@ -62,8 +62,8 @@ impl Claims {
         Ok(ClaimState::Claimed { by: look.holder, remaining: look.remaining, attempts, payload })
     }
 
-    /// Makes a message count as new: removes the record that it was given up, the count of its attempts, and the
-    /// fingerprint of its payload. The reset is refused while a worker holds the message, and if the message is done.
+    /// Makes a message count as new: removes its dead-letter record, the count of its attempts, and the fingerprint of
+    /// its payload. The reset is refused while a worker holds the message, and if the message is done.
     ///
     /// # Errors
     /// [`ClaimError`]. Every node must confirm, since a node that has not been reset would still report the

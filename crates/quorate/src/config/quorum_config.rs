@@ -222,7 +222,7 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Checks each setting against those on which it depends.
+    /// Checks each setting against the other settings on which it depends.
     fn check_relations(&self) -> Result<(), SettingError> {
         if self.max_ttl < self.node_timeout * 3 {
             return Err(SettingError::new(
@@ -262,7 +262,7 @@ impl QuorumConfig {
         })
     }
 
-    /// Checks the name of a worker; `field` is the setting that gives it.
+    /// Checks the name of a worker; `field` is the setting that contains the name.
     pub(crate) fn validate_worker(field: &'static str, name: &str) -> Result<(), SettingError> {
         if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();
@@ -308,7 +308,7 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Returns whether `holder` is a reservation for this worker.
+    /// Returns whether `holder` is a reservation whose successor is this worker.
     pub(crate) fn is_successor_of(&self, holder: &Owner) -> bool {
         holder.reserved_for().is_some_and(|successor| *successor == *self.worker)
     }

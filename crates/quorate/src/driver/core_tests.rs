@@ -158,7 +158,7 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
         let NodeState::Unreachable(Cause::Denied(text)) = state else { panic!("{state:?}") };
         assert!(!is_up && text.starts_with("durable = true, but ") && text.contains(why), "{text}");
     }
-    // This cause is temporary: waiting callers get no error.
+    // The server rewrites its append-only file, which is a temporary cause: callers that wait get no error yet.
     let rewriting = Hello { durable: None, volatile: None, ..marked() };
     let (is_up, state) = opened(true, rewriting);
     let NodeState::Unreachable(cause @ Cause::Unreachable(_)) = state else { panic!("{state:?}") };
@@ -513,7 +513,7 @@ fn an_idle_node_is_probed_so_that_a_clock_step_is_noticed() {
     assert_eq!(harness.core.wake(), at(20_011));
 }
 
-/// None of these replies can be an answer to *acquire*; without the check each would be counted as one.
+/// None of these replies can be an answer to *acquire*. Without the check, each of them would be counted as a vote.
 #[test]
 fn a_reply_that_does_not_fit_its_request_is_no_vote_and_ends_the_session() {
     for wrong in [
@@ -556,7 +556,7 @@ fn the_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeo
     let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
     harness.core.replied(at(809), in_flight, reply(809, vec![granted]));
     assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
-    // A later round has only the node timeout.
+    // A request of a later round gets only the node timeout.
     harness.pending(acquire(), 910, true);
     assert_eq!(sent(harness.core.step(at(810))).len(), 1);
     harness.core.step(at(910));

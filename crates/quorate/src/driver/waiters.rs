@@ -19,7 +19,7 @@ impl WaiterRegistry {
         Self { wake_queue: Mutex::new(WakeQueue::new(majority)), reported: AtomicBool::new(false) }
     }
 
-    /// Takes a node's report of a release, which it sent to `notified` sessions.
+    /// Takes a node's report of a release. The node sent the report to `notified` sessions.
     pub(crate) fn on_release(&self, node: usize, freed: &ReleasedLease, notified: u32) {
         if let Some(notify) = self.wake_queue().on_release(node, freed, notified) {
             self.reported.store(true, Ordering::Relaxed);

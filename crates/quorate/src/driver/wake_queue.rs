@@ -76,7 +76,8 @@ impl<W: Clone> WakeQueue<W> {
         (id, first)
     }
 
-    /// Counts a node's report of a release, which it sent to `notified` sessions. Returns the waiter to be notified.
+    /// Counts a node's report of a release. The node sent the report to `notified` sessions. Returns the waiter to be
+    /// notified.
     pub(crate) fn on_release(&mut self, node: usize, freed: &ReleasedLease, notified: u32) -> Option<W> {
         let queue = self.queues.get_mut(&freed.resource)?;
         let nodes = queue.nodes_that_released(&freed.owner);

@@ -98,8 +98,8 @@ where
     /// With the work's panic, once the leader has resigned, if the election [ends on an error](Election::end_on_error).
     ///
     /// # Cancel safety
-    /// Dropping it drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler) are tasks of their own:
-    /// they are asked to end, and the drop does not wait for them.
+    /// Dropping the future drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler) are tasks
+    /// of their own: they are asked to end, and the drop does not wait for them.
     pub async fn until<S>(mut self, shutdown: S) -> Result<(), ElectionError<E>>
     where
         S: Future + Send,

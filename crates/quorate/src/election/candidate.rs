@@ -177,11 +177,11 @@ impl Election {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the leader as this candidate knows it, from its own term or from its last attempt, without asking the nodes.
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt. It sends no request.
     ///
-    /// A candidate that waits learns of a change within about half a second. It returns `None` while the candidate is not
-    /// running, before it has heard of a leader, and once the lease that it heard of has run out. A follower does not know the
-    /// leader's term: [`Leader::term`] is `None`. [`Election::observe`] asks the nodes.
+    /// A candidate that waits learns of a change within about half a second. It returns `None` while the candidate is
+    /// not running, before it has heard of a leader, and once the lease of the leader that it heard of has expired. A
+    /// follower does not know the leader's term: [`Leader::term`] is `None`. [`Election::observe`] asks the nodes.
     pub fn leader(&self) -> Option<Leader> {
         let env = self.quorum().env();
         let config = self.quorum().config();

@@ -42,7 +42,7 @@ impl Observer {
     /// [`NoMajority`] if fewer than a majority answered.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn leader(&mut self) -> Result<Option<Leader>, NoMajority> {
         let seen = self.quorum.inspect(&self.resource).await?;
         // While the lease is reserved for a successor, there is no leader.

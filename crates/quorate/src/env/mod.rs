@@ -46,7 +46,7 @@ pub trait World: Debug + Send + Sync + 'static {
     /// Sleeps until about `at`. It may return early or late: [`Env::sleep_until`] reads the clock again.
     ///
     /// # Cancel safety
-    /// Safe: dropping it only stops waiting.
+    /// Safe: dropping the future only stops the wait.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
     /// Runs `work` as a task counted by `tasks`. A simulation wraps the future, so that it can pause or stop a whole worker.
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>);
@@ -106,7 +106,7 @@ impl Env {
     /// Sleeps until the boot clock shows `at`, even if the machine sleeps meanwhile.
     ///
     /// # Cancel safety
-    /// Safe: dropping it only stops waiting.
+    /// Safe: dropping the future only stops the wait.
     pub async fn sleep_until(&self, at: BootTime) {
         // In a loop whose times have always passed already, this call lets other tasks run and lets the loop's own
         // cancellation take effect.
@@ -119,7 +119,7 @@ impl Env {
     /// Sleeps for `time` on the boot clock.
     ///
     /// # Cancel safety
-    /// Safe: dropping it only stops waiting.
+    /// Safe: dropping the future only stops the wait.
     pub async fn sleep(&self, time: Duration) {
         self.sleep_until(self.now() + time).await;
     }

@@ -68,7 +68,7 @@ pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> Attemp
 /// times.
 ///
 /// # Cancel safety
-/// Dropping it releases every lease that was won or may yet be granted.
+/// Dropping the future releases every lease that was won or may yet be granted.
 pub(crate) async fn attempt_each(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],
@@ -80,7 +80,7 @@ pub(crate) async fn attempt_each(
 /// Does the same as [`attempt_each`]; each round also collects `data`.
 ///
 /// # Cancel safety
-/// Dropping it releases every lease that was won or may yet be granted.
+/// Dropping the future releases every lease that was won or may yet be granted.
 pub(crate) async fn attempt_each_with<D: RoundData>(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],

@@ -199,7 +199,7 @@ impl Leases {
     /// Waits until the first step-down of one of the leases.
     ///
     /// # Cancel safety
-    /// Safe: it only waits.
+    /// Safe: the call only waits.
     pub async fn any_step_down(&self) {
         first(&self.0, Lease::step_down_token).await;
     }
@@ -207,7 +207,7 @@ impl Leases {
     /// Waits until the first of the leases has ended.
     ///
     /// # Cancel safety
-    /// Safe: it only waits.
+    /// Safe: the call only waits.
     pub async fn any_lost(&self) {
         first(&self.0, Lease::lost_token).await;
     }

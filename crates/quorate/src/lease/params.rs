@@ -1,4 +1,4 @@
-//! The parameters of a lease, and the requests that they lead to.
+//! The parameters of a lease, and the requests that are built from them.
 
 use crate::{
     config::{QuorumConfig, SettingError},

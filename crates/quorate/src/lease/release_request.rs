@@ -21,7 +21,7 @@ const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::
 /// Asks the holder of `resource` with the owner token `owner` to release it; the request lasts for `lasts`.
 ///
 /// # Errors
-/// The outcome of each node, where fewer than a majority accepted it.
+/// The outcome of each node, if fewer than a majority accepted it.
 pub(crate) async fn request_release(
     inner: &QuorumInner,
     resource: &Resource,
@@ -67,12 +67,12 @@ pub(crate) async fn request_release(
 /// request that only a minority stores was perhaps never accepted.
 ///
 /// # Cancel safety
-/// Safe: it only reads.
+/// Safe: the call only reads.
 pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
-    // A node that has reported it once counts from then on.
+    // A node that has reported the request once counts from then on.
     let mut reported = BTreeSet::new();
     loop {
         pool.env().sleep(every).await;

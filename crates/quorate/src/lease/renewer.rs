@@ -24,7 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The maximum number of messages taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
-/// Owns every held lease of a quorum: one task, one wheel of due times, one channel of votes.
+/// Owns every held lease of a quorum. It has one task, one timer wheel of due times and one channel of votes for all
+/// leases.
 #[derive(Debug)]
 pub(crate) struct LeaseRenewer {
     pool: Arc<NodePool>,
@@ -244,8 +245,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, and has every node reserve it for the successor. The renewer does this because it sends
-    /// the extensions: no extension may follow the reservation and set the old owner again.
+    /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer does this
+    /// because it sends the extensions: no extension may follow the reservation and set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {
@@ -274,7 +275,7 @@ impl LeaseRenewer {
 }
 
 impl RenewalEntry {
-    /// Counts the grants that came after the verdict.
+    /// Counts the grants that arrived after the verdict of the acquire round.
     fn take_late(&mut self, pool: &NodePool) {
         let Some(mut late) = self.late.take() else { return };
         while let Some(vote) = late.try_recv() {

@@ -58,7 +58,7 @@ impl Ledger {
     /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes sealed, which affects older terms only.
+    /// Dropping the future leaves some nodes sealed, which affects older terms only.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
         if self.quorum.config().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
@@ -81,7 +81,7 @@ impl Ledger {
     /// [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
         let read = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
         Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
@@ -94,7 +94,7 @@ impl Ledger {
     /// [`LedgerError::NoMajority`] if fewer than a majority answered for some key.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub(crate) async fn read_keys(
         &self,
         keys: &[Arc<str>],
@@ -194,8 +194,8 @@ impl Ledger {
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger outlives its last seal, write, prune or keep, beginning now, at a majority and on every other
-    /// node that answers. The default is 30 days. A node without the ledger does not create it.
+    /// Sets how long the ledger outlives its last seal, write, prune or keep, beginning now, at a majority and on
+    /// every other node that answers. The default is 30 days. A node that does not have the ledger does not create it.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`].
@@ -216,7 +216,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Waits until a majority has stored the record, or can no longer store it.
+    /// Waits until a majority has stored the record, or until no majority can store it any more.
     async fn settle(&self, mut votes: VoteReceiver, mut tally: WriteTally) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];

@@ -22,7 +22,7 @@ const CURSOR_MAX: usize = 4096;
 pub struct Record {
     /// The time that orders the record for pruning: that of a tick, in microseconds since the epoch.
     pub at: u64,
-    /// The term that wrote it.
+    /// The term that wrote the record.
     pub term: FencingToken,
     /// Set if the record is final: no other record may replace it.
     pub last: bool,

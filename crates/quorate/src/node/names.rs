@@ -274,7 +274,7 @@ impl FencingToken {
         Self(number)
     }
 
-    /// Returns the number, to compare it.
+    /// Returns the number of the token, to compare it with others.
     pub const fn get(self) -> u64 {
         self.0
     }

@@ -46,7 +46,7 @@ pub enum Listen {
 pub struct PushSender(mpsc::Sender<Push>);
 
 impl PushSender {
-    /// Returns a push_sender and the receiving half of its channel.
+    /// Returns a sender of pushes, and the receiving half of its channel.
     pub fn channel() -> (Self, mpsc::Receiver<Push>) {
         let (tx, rx) = mpsc::channel(PUSHES_MAX);
         (Self(tx), rx)

@@ -144,7 +144,7 @@ impl Quorum {
     /// Waits until each node has been reached or found unreachable, for `wait` at most, and returns the state of each.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn met(&self, wait: Duration) -> QuorumStatus {
         self.settled(wait, |status| !status.is_connecting()).await
     }
@@ -158,7 +158,7 @@ impl Quorum {
     /// ends the wait at once: see [`NoMajority::is_permanent`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn ready(&self, wait: Duration) -> Result<QuorumStatus, NoMajority> {
         let pool = self.0.pool();
         let is_refused = |status: &QuorumStatus| pool.report_of(status).is_permanent();
@@ -177,7 +177,7 @@ impl Quorum {
     /// [`NoMajority`] if fewer than a majority answered.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn inspect(&self, resource: &Resource) -> Result<Inspection, NoMajority> {
         inspect(&self.0, resource).await
     }
@@ -212,7 +212,7 @@ impl Quorum {
     /// the runtime ends before that task has run, the lock stays taken until its TTL is over.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the quorum closing; call it again to wait.
+    /// Dropping the future leaves the quorum closing; call the function again to wait.
     pub async fn close(&self) {
         self.env().finish().await;
     }

@@ -147,11 +147,11 @@ enum MarkerState {
 /// The decision whether a worker may write a marker to a node that has none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FirstMark {
-    /// The worker may write it.
+    /// The worker may write the marker.
     Allowed,
     /// The worker must wait: the first handshake with another node is under way.
     NotYet,
-    /// The worker must not write it now.
+    /// The worker must not write the marker now.
     Refused(VoteRejection),
 }
 

@@ -1,7 +1,7 @@
 use crate::node::Cause;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The part of a node in a change of the node set.
+/// The role of a node in a change of the node set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The node is in both sets.
@@ -31,7 +31,7 @@ pub enum Found {
 pub struct NodePart {
     /// The node's name.
     pub name: Arc<str>,
-    /// The node's part: it stays, leaves or joins.
+    /// The node's role: it stays, leaves or joins.
     pub part: Part,
     /// The state in which the node was found, or why it could not be reached.
     pub found: Result<Found, Cause>,

@@ -39,7 +39,7 @@ impl NodeSet {
     /// Connects to every node, each for at most `patience`, and returns the handshakes in the order of the nodes.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn look(&self, env: &Env, patience: Duration) -> Vec<Result<Sight, Cause>> {
         join_all((0..self.0.len()).map(|at| self.visit(at, env, patience, &|_| None))).await
     }

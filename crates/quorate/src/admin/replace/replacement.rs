@@ -70,7 +70,7 @@ impl Replacement {
     /// [`ReplaceError`] if the change would be refused now.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn survey(&self) -> Result<Vec<NodePart>, ReplaceError> {
         let found = self.visit(&|_, _| None, |_| true).await;
         self.check(&found)?;
@@ -84,7 +84,8 @@ impl Replacement {
     /// opened. Nodes that have been closed stay closed until the same replacement is run again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the change unfinished, without a leader. Run the same replacement again to finish it.
+    /// Dropping the future leaves the change unfinished, without a leader. Run the same replacement again to finish
+    /// it.
     pub async fn run(&self, mut report: impl FnMut(Progress)) -> Result<Vec<NodePart>, ReplaceError> {
         let found = self.visit(&|_, _| None, |_| true).await;
         self.check(&found)?;

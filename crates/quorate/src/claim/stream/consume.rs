@@ -153,8 +153,8 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// built. Every message that was pulled is then left to the source.
     ///
     /// # Cancel safety
-    /// Dropping it drops every handler at its next await point and abandons their messages; nothing is
-    /// acked. The source must deliver messages again that were pulled and not acked.
+    /// Dropping the future drops every handler at its next await point and abandons their messages; nothing is acked.
+    /// The source must deliver messages again that were pulled and not acked.
     pub async fn until<F, T, E>(self, shutdown: impl Future) -> Result<Consumed, ClaimError>
     where
         S: Stream,

@@ -34,7 +34,7 @@ pub enum Outcome {
     /// Another worker handles it, and [`Consume::patience`](super::Consume::patience) is over: it is left
     /// to the source.
     InProgress {
-        /// The other worker, where a majority names the same one.
+        /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
     },
     /// The handler failed, or panicked. The message has been abandoned.

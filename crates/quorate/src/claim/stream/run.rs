@@ -16,7 +16,8 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::Futu
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The maximum number of claim rounds in flight. Meanwhile further messages gather for the next round.
+/// The maximum number of claim rounds in flight. While so many rounds are in flight, further messages gather for the
+/// next round.
 const BATCHES: usize = 2;
 /// The first pause after an error of the source, and the longest pause: the error may be permanent.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
@@ -116,9 +117,9 @@ struct Consumer<M, H> {
     claims: Claims,
     handler: Arc<H>,
     options: Options<M>,
-    /// Asks handlers to finish.
+    /// Cancelled to ask the handlers to finish.
     stop: CancellationToken,
-    /// Drops the handlers that still run.
+    /// Cancelled to drop the handlers that still run.
     kill: CancellationToken,
     rounds: FuturesUnordered<BoxFuture<'static, Verdicts>>,
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
@@ -257,8 +258,8 @@ where
                 let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
-            // This worker has a configuration error. A worker that has had a quorum waits instead: a
-            // password may be in rotation.
+            // This worker has a configuration error, so the consumer ends. A worker that has had a quorum waits
+            // instead, since an operator may be rotating a password.
             Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
                 self.window.away(number, now);
                 self.refused = Some(error);

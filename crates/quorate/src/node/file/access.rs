@@ -165,7 +165,7 @@ pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates `dir`, whose parent is checked, if it does not exist, and checks it.
+/// Creates `dir` if it does not exist, and checks it. Its parent must have been checked before.
 pub(super) fn secure_dir(dir: &Path) -> io::Result<()> {
     make(dir)?;
     check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), effective_user())?;

@@ -359,7 +359,7 @@ fn queue_name(resource: &Resource) -> String {
     format!("{{{}}}:queue", resource.key())
 }
 
-/// Reads a whole file, unless it is longer than any that a node writes.
+/// Reads a whole file. Fails if the file is longer than any file that a node writes.
 pub(super) fn read_row_file(path: &Path) -> io::Result<Vec<u8>> {
     let file = access::open(path, File::options().read(true))?;
     if file.metadata()?.len() > FILE_MAX {

@@ -87,7 +87,7 @@ impl World for ManualWorld {
     }
 }
 
-/// A process that is stopped while it holds the lock.
+/// A process that is stopped (SIGSTOP) while it holds the directory's lock.
 struct StoppedHolder(Child);
 
 impl StoppedHolder {
@@ -546,7 +546,7 @@ async fn two_machines_with_one_directory_refuse_each_other() {
         assert!(why.contains(part), "{part}: {why}");
     }
     assert!(!why.contains(ALPHA) && !why.contains(BETA), "the ids themselves are not shown: {why}");
-    // The first machine continues, also after its restart.
+    // The first machine can still use the directory, even after its restart.
     granted(&ask(&mut first, acquire("s", 1, SystemWorld.wall())).await);
     let (_, again) = marked(&on(ALPHA, "alpha", "three")).await;
     assert_eq!(again.marker.as_deref(), Some("test"));
