@@ -109,8 +109,8 @@ impl Script {
         locks.or_else(|| letter(&Self::BATCHED_CLAIMS).map(|letter| (Self::BatchClaims, letter)))
     }
 
-    /// Returns whether the arguments that all items of a call have in common are sent once. They are for claims, which
-    /// are sent by the thousand.
+    /// Returns whether the arguments that all items of a call have in common are sent once. This is the case for
+    /// claims, which are sent by the thousand.
     pub(crate) fn has_common_args(self) -> bool {
         matches!(self, Self::ClaimAcquire | Self::ClaimExtend | Self::Complete | Self::Count)
     }

@@ -23,7 +23,7 @@ const BATCH_MAX: usize = 256;
 /// The maximum number of batches in flight. It is small, so that later requests gather into one batch and few bytes
 /// are lost in a dead socket.
 const IN_FLIGHT_MAX: usize = 2;
-/// After this many batches in a row without a reply the connection counts as dead.
+/// The number of batches in a row without a reply after which the connection counts as dead.
 const TIMEOUTS_MAX: u32 = 3;
 /// The maximum number of releases that are kept for a node without a connection. The oldest are dropped first: their
 /// keys expire.

@@ -101,8 +101,8 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
     }
 }
 
-/// A timer that is set very often, nearly always to a later time than before. It is then not changed and elapses once
-/// too early, which is harmless and costs less than a new timer each time.
+/// A timer that is set very often, nearly always to a later time than before. When a later time is set, the timer is
+/// not changed. It then elapses once too early, which is harmless and costs less than a new timer each time.
 struct Timer<'a> {
     env: &'a Env,
     set: Option<(BootTime, BoxFuture<'a, ()>)>,
@@ -187,7 +187,7 @@ impl<N: Node> Driver<'_, N> {
         }
     }
 
-    /// Drops the session. Its late replies are dropped too: the callers have been answered.
+    /// Drops the session. Replies that arrive later are dropped too: their callers have been answered.
     fn close(&mut self) {
         self.session = None;
         self.opening = None;

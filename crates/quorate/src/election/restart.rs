@@ -17,8 +17,8 @@ impl OnError {
     pub(super) const DEFAULT: Self =
         Self::Restart(Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) });
 
-    /// Returns the rule that restarts the work after pauses from `first` to `longest`. Each is raised to at least 10
-    /// ms, and `longest` to at least `first`.
+    /// Returns the rule that restarts the work after pauses from `first` to `longest`. `first` is raised to at least
+    /// 10 ms, and `longest` to at least `first`.
     pub(super) fn restart(first: Duration, longest: Duration) -> Self {
         let first = first.max(SHORTEST);
         Self::Restart(Backoff { first, longest: longest.max(first) })

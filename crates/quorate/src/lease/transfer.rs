@@ -12,11 +12,11 @@ use std::{sync::Arc, time::Duration};
 const RESERVED_FOR: Duration = Duration::from_secs(1);
 
 impl Lease {
-    /// Ends the lease, and reserves the resource for `worker`, which should be waiting for it. The returned duration
-    /// is at most one second, and at most the TTL. During it, only a worker of that name
-    /// ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) can acquire the resource; every other client
-    /// finds the resource held. After that any client may acquire it. The successor's token is larger, as the token of
-    /// any later lease is.
+    /// Ends the lease, and reserves the resource for `worker`, which should already be waiting to acquire the
+    /// resource. The returned duration is at most one second, and at most the TTL. During it, only a worker of that
+    /// name ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) can acquire the resource; every other
+    /// client finds the resource held. After that any client may acquire it. The successor's token is larger, as the
+    /// token of any later lease is.
     ///
     /// Only the name identifies the successor: any process that uses it may acquire the resource, and of two such
     /// processes, the first to try acquires it. A successor that waits in an acquire is woken as by a release, and is

@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | has this worker's marker, of its present run | yes, from the time in the marker |
 //! | has no marker: it is new, or was flushed | after a worker has written one and a quarantine has passed |
-//! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; without a quarantine if the node is verified `durable` |
+//! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; without a new quarantine if the node is verified `durable` |
 //! | was closed by a replacement of the node set | no |
 //! | names another node set, other shared settings, or another marker version | no |
 //! | is a replica, or may evict keys | no |

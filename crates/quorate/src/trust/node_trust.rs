@@ -41,17 +41,17 @@ enum TrustState {
     Granted,
 }
 
-/// A marker to be written, and its effect once it is stored.
+/// A marker that the driver must write, and the marker's effect once the node has stored it.
 #[derive(Clone, Debug)]
 pub(crate) struct Marking {
     pub(crate) marker: Marker,
     from: BootTime,
     reason: QuarantineReason,
-    /// The marker ends the quarantine, whatever the reason for it was.
+    /// True if the marker ends the node's quarantine, whatever the reason for the quarantine was.
     ends_quarantine: bool,
 }
 
-/// The result of a request to end a node's quarantine.
+/// The decision on a request to end a node's quarantine.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// The node votes already.
@@ -88,7 +88,7 @@ impl NodeTrust {
         self.read_at = now;
     }
 
-    /// Takes the end of a connection. The node's memory outlives it.
+    /// Takes the end of a connection. What is known of the node's memory is kept.
     pub(crate) fn disconnected(&mut self) {
         self.registry.disconnected(self.me);
         self.trust = TrustState::Unknown;

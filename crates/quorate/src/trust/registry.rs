@@ -353,7 +353,7 @@ impl NodeRegistry {
     }
 
     /// Returns the time that the clocks of a majority of the nodes have reached when the boot clock shows `now`;
-    /// `None` before a majority has replied. A server that has two names in the node list does not count.
+    /// `None` before a majority has replied. A server that has two names in the node list does not count at all.
     pub(crate) fn majority_has_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
         let samples = self.entries.iter().map(|entry| {
             let clock = *entry.clock.lock().unwrap_or_else(PoisonError::into_inner);

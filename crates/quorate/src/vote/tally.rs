@@ -337,7 +337,7 @@ mod tests {
         let trusted = under(5, 5, grant(0, 1, 4_900_000));
         let won = tally(3, &[trusted, grant(1, 1, 4_900_000)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 5_000_000);
-        // The end of a later quarantine is not used: that quarantine followed a step of the node's clock.
+        // The end of a later quarantine, which was set by a clock that was ahead, is not used either.
         let stepped = under(5, 3_600, grant(0, 1, 7));
         assert_eq!(tally(3, &[stepped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
     }

@@ -19,8 +19,8 @@ const SHOWN_MAX: usize = 2_048;
 /// The state of a node's marker in the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// The marker names the old set, is missing, or closes the node with data that is out of date. The node must be
-    /// closed, or closed again.
+    /// The node must be closed, or closed again. Its marker names the old set, or is missing. Or the node was closed,
+    /// but has lost its memory or its clock was set back since. Or it was closed by an earlier change, which it left.
     Close,
     /// The marker closes the node.
     Closed,

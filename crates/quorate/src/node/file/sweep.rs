@@ -8,8 +8,8 @@ use std::{
     path::Path,
 };
 
-/// The number of files checked for each one written. It is more than one, so that the sweep keeps up with the
-/// writes.
+/// The number of files that are checked for each file that is written. It is more than one, so that the sweep keeps up
+/// with the writes.
 const CHECKS_PER_WRITE: usize = 2;
 /// The fewest checks for which a sweep starts, and the most checks in one sweep.
 const MIN_CHECKS: usize = 32;
