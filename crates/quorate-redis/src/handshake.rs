@@ -67,8 +67,8 @@ async fn ask(
     replies.finish()
 }
 
-/// Sends `bytes`. If the server has closed the connection, its reason may still be readable: with TLS 1.3 the
-/// refusal of a client's certificate always is.
+/// Sends `bytes`. If the server has closed the connection, its reason may still be readable. With TLS 1.3, the reason
+/// is always readable if the server refused the client's certificate.
 pub(crate) async fn send(
     name: &str,
     reader: &mut Reader,

@@ -123,7 +123,8 @@ enum PendingReply {
         count: usize,
         reply: oneshot::Sender<Vec<Value>>,
     },
-    /// The confirmation that a subscription has begun, or ended: a push, or an error in its place.
+    /// The confirmation that a subscription has begun or ended. The server sends it as a push, or sends an error
+    /// instead.
     Confirmation {
         begun: bool,
         channel: String,

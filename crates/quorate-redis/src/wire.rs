@@ -96,7 +96,7 @@ impl AsyncRead for LimitedReader {
 mod tests {
     use crate::probe;
 
-    /// Checks this for a connection that ends at any byte, and for pieces of any size.
+    /// Checks that no incomplete reply is returned, for a connection that ends at any byte and for pieces of any size.
     #[test]
     fn an_incomplete_reply_is_not_returned() {
         for bytes in [

@@ -51,7 +51,8 @@ impl Plan {
         }
     }
 
-    /// Handles the own pending entries that were read: `last` is the last of them, `None` if there were none.
+    /// Handles a read of the consumer's own pending entries. `last` is the last entry that was read, `None` if there
+    /// was none.
     pub(super) fn on_own(&mut self, last: Option<String>) {
         self.own = last;
         self.failures = 0;

@@ -182,7 +182,8 @@ struct Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(Start { lease, attempt, .. }) = &self.start {
-            // A node that has not confirmed the count may store the same count of another worker.
+            // Withdraw the count only on nodes that have confirmed it: another node may store the same count for
+            // another worker.
             withdraw_count(lease, *attempt, self.keep, |node| self.counted.contains(&node));
         }
     }

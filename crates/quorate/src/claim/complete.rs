@@ -80,8 +80,8 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         InspectTarget::Of(holder) if holder != owner => {
             Found::Over(ClaimError::TakenOver { holder: holder.clone() })
         }
-        // Only another owner makes the result unknown. If only the worker's own claim is short of a
-        // majority, it may record.
+        // The result is unknown only if another owner may have a majority. If no other worker may hold the message,
+        // the worker may record its result, even if its own claim has no majority.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(ClaimError::Superseded),
         _ => Found::Free,
@@ -125,8 +125,8 @@ struct Completing<'a> {
     lease: &'a Lease,
     record: DoneRecord,
     retention: Duration,
-    /// The end of the claim's validity, before which no other worker can hold the message. `None` if it had
-    /// ended before.
+    /// The end of the claim's validity, before which no other worker can hold the message. `None` if the validity had
+    /// ended before the completion began.
     ours_until: Option<BootTime>,
     /// True if the last check found that an expired claim may still be recorded.
     seen: bool,

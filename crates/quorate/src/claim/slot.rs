@@ -132,7 +132,8 @@ impl CloseTally {
 
     /// Counts one node's answer. Call this at most once for each node.
     pub fn count(&mut self, answer: &Answer) {
-        // A node checks the owner first: *superseded* comes from a node on which the sender holds the claim.
+        // A node checks the owner before the count. So the reply *superseded* shows that the sender holds the claim on
+        // that node, and that the node has a count.
         let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
         self.counted += usize::from(there);
     }
@@ -301,8 +302,8 @@ impl SlotClaim {
         false
     }
 
-    /// Brings the count to a majority, so that no worker can own the slot any more (R8). Counts of other attempts are part of
-    /// that majority.
+    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). Counts that
+    /// other attempts have stored are part of that majority.
     pub(crate) async fn fill(&self) -> bool {
         let pool = self.quorum.pool();
         let all: Vec<usize> = (0..pool.len()).collect();

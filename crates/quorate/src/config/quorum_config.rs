@@ -58,7 +58,8 @@ pub struct QuorumConfig {
     /// Makes the worker read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect.
     /// Default false.
     pub only_looks: bool,
-    /// The safety mechanisms that this worker leaves out, to test the tests. Default none.
+    /// The safety mechanisms that this worker leaves out, so that a test can show that the other tests detect this.
+    /// Default none.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     pub sabotage: Vec<Sabotage>,

@@ -108,7 +108,8 @@ impl SharedSettings {
         ]
     }
 
-    /// Returns the settings with these [`values`](SharedSettings::values), or `None` if one is out of range.
+    /// Returns the settings with these [`values`](SharedSettings::values), or `None` if one of the values is out of
+    /// range.
     pub(crate) fn from_values(values: [u64; 6]) -> Option<Self> {
         let [max_ttl_us, max_clock_offset_us, clock_step_allowance_us, drift_ppb, durable, trusts] = values;
         let flag = |value: u64| match value {

@@ -49,7 +49,7 @@ impl fmt::Debug for NodeFactory {
     }
 }
 
-/// The drivers of a quorum: sends requests to them and returns channels of votes.
+/// The drivers of a quorum. The pool sends requests to the drivers, and returns channels on which their votes arrive.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     env: Env,

@@ -22,7 +22,8 @@ type OnRelease = Box<dyn Fn(&ReleasedLease, u32) + Send + Sync>;
 type BatchReplyFuture = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
 type SessionOpening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
 
-/// The task of one node around its [`Core`]: owns the session, carries out commands, reports events.
+/// The task that drives one node by the decisions of its [`Core`]. It owns the session, carries out the core's
+/// commands, and reports events to the core.
 pub(crate) struct Driver<'a, N: Node> {
     node: &'a N,
     env: &'a Env,

@@ -98,9 +98,9 @@ impl Election {
         self
     }
 
-    /// Sets how long this candidate waits before it campaigns when there is no leader. A candidate of lower priority takes a
-    /// delay that is longer than a round, and so leads only where no other candidate does. It is a preference, not an order: a
-    /// leader is not replaced when a candidate of higher priority appears. Default zero.
+    /// Sets how long this candidate waits before it campaigns when there is no leader. For a candidate of lower
+    /// priority, set a delay that is longer than a round: it then leads only if no other candidate does. The delay is
+    /// only a preference: a leader is not replaced when a candidate of higher priority appears. Default zero.
     pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.candidate_delay = delay;
         self

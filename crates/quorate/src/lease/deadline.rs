@@ -87,8 +87,8 @@ impl LeaseDeadline {
         }
     }
 
-    /// Moves the deadline, to an earlier or a later time. Returns `false` if the lease had ended, or ends by this
-    /// call.
+    /// Moves the deadline, to an earlier or a later time. Returns `false` if the lease had ended before, or if this
+    /// call ends it.
     pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {

@@ -208,7 +208,8 @@ impl Lease {
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
-    /// Ends the lease, then sends the renewer a command that handles its keys in another way than a release.
+    /// Ends the lease, then sends the renewer a command that does something else with the lease's keys than releasing
+    /// them.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
         self.deadline.release();
         self.inner.command(command(self.id));

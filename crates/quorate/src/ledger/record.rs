@@ -194,8 +194,9 @@ impl Ledger {
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger outlives its last seal, write, prune or keep, beginning now, at a majority and on
-    /// every other node that answers. The default is 30 days. A node that does not have the ledger does not create it.
+    /// Sets how long the ledger is kept after its last seal, write, prune or keep, and restarts that time now. The
+    /// setting is made at a majority, and on every other node that answers. The default is 30 days. A node that does
+    /// not have the ledger does not create it.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`].

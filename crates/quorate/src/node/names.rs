@@ -89,9 +89,8 @@ impl Resource {
         Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
     }
 
-    /// Returns the resource that stores a resign request to the holder of this one. It is held under the
-    /// owner token of the lease that the request addresses, so that the request never applies to a later
-    /// holder.
+    /// Returns the resource that stores a resign request to the holder of this resource. The request is held under the
+    /// owner token of the lease that it addresses, so that it never applies to a later holder.
     #[doc(hidden)]
     pub fn resign_request(&self) -> Self {
         Self { key: format!("resign/{}", self.key).into(), kind: ResourceKind::ResignRequest }
@@ -169,7 +168,7 @@ impl Owner {
     /// that readers exclude them too.
     pub const READERS: &'static str = "quorate:readers";
 
-    /// The holder that a node reports for a free resource that is kept for the waiters in its queue.
+    /// The holder that a node reports for a resource that is free but reserved for the waiters in its queue.
     pub const QUEUE: &'static str = "quorate:queue";
 
     /// Returns the token of one attempt by `worker`.

@@ -33,8 +33,8 @@ pub enum Request {
         tolerance: Duration,
         /// The time for which the counter is kept after this.
         keep: Duration,
-        /// The ticket of the attempt's place in the resource's queue. While the queue holds a place, only the
-        /// first one is granted.
+        /// The ticket of the attempt's place in the resource's queue. While the queue holds any place, only an attempt
+        /// with the first place is granted.
         ticket: Option<Owner>,
     },
     /// Sets the counter to `to` if the holder is still `owner` and the counter is no larger than `to`.

@@ -27,7 +27,8 @@ pub enum VoteRejection {
         /// This worker's node set.
         ours: Arc<str>,
     },
-    /// The node is closed: its node set is being replaced, or has been replaced and the node is not in the new one.
+    /// The node is closed. Either its node set is being replaced, or the set has been replaced and the node is not in
+    /// the new set.
     #[error("{}", replaced(.from, .to, .ours))]
     Replaced {
         /// The old node set.

@@ -13,7 +13,7 @@ pub struct Vote {
     pub node: usize,
     /// The round that it belongs to, for a receiver of several rounds.
     pub ticket: u64,
-    /// The boot clock just before the request was sent; `None` if it certainly was not sent.
+    /// The boot clock just before the request was sent; `None` if the request was certainly not sent.
     pub sent: Option<BootTime>,
     /// The memory of the node when it was asked.
     pub memory: NodeEpoch,

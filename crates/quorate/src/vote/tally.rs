@@ -235,7 +235,8 @@ impl<D: RoundData> Tally<D> {
     }
 }
 
-/// Returns the `majority`-th largest of `times`: fewer than a majority were sent after it.
+/// Returns the `majority`-th largest of the send times `times`: fewer than a majority of the requests were sent after
+/// that time.
 pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime> + Clone, majority: usize) -> Option<BootTime> {
     // There are few, and this is called for every vote of every lease: no list is allocated.
     times.clone().filter(|&time| times.clone().filter(|&other| other >= time).count() >= majority).max()

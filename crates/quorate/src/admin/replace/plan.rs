@@ -271,7 +271,7 @@ mod tests {
         Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
     }
 
-    /// The sight of the same node under another marker.
+    /// Returns the sight of the same node, with another marker.
     fn under(sight: &Sight, marker: &Marker) -> Sight {
         Sight { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
     }

@@ -209,7 +209,7 @@ impl Replacement {
         away.map_or(Ok(()), |(node, cause)| Err(ReplaceError::NewNodeAway { node, cause }))
     }
 
-    /// Returns the number of nodes of the old set that no worker with the old list can use.
+    /// Returns how many nodes of the old set are closed to every worker with the old list.
     fn shut(&self, found: &Sights) -> usize {
         let shut = |(at, sight): &(usize, &Result<Sight, Cause>)| {
             self.parts[*at] != Part::Joins && sight.as_ref().is_ok_and(|sight| self.change.is_shut(sight))

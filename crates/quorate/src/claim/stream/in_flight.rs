@@ -154,8 +154,8 @@ impl<M> InFlightWindow<M> {
         held.away = false;
         let since = *held.elsewhere_since.get_or_insert(now);
         let left = now.until(since + patience);
-        // The id of a message that is left to the source stays busy until the message has ended. If a twin
-        // were claimed earlier, that end would remove the twin's mark.
+        // The id of a message that is left to the source stays busy until the message has ended. If a twin were
+        // claimed before that, the end of this message would remove the twin's busy mark.
         if left.is_zero() {
             return false;
         }

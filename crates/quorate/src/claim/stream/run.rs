@@ -285,7 +285,7 @@ where
     }
 
     fn worked(&mut self, (number, worked): Worked) {
-        // A task that was stopped with the quorum, or at the end of the grace period, has no outcome.
+        // A task that was stopped when the quorum closed, or at the end of the grace period, has no outcome.
         let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Ok(false)));
         self.end(number, outcome, acked);
     }
@@ -299,8 +299,9 @@ where
         }
     }
 
-    /// Logs the end of a message. It is a warning if the message was not acked, since a source that does not redeliver
-    /// it has lost it. For the messages that the shutdown stops, the shutdown logs only the number.
+    /// Logs the end of a message. The log line is a warning if the message was not acked, since the message is then
+    /// lost unless the source redelivers it. For the messages that the shutdown stops, the shutdown logs only the
+    /// number.
     fn log(&self, message: &M, outcome: &Outcome, acked: &one::Acked) {
         let set = &*self.claims.set;
         let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));

@@ -37,8 +37,8 @@ async fn denied(node: &FileNode) -> String {
     }
 }
 
-/// Returns whether this process is root, which the test `name` needs to act as another user. A test that did
-/// not run must not look like one that passed: it prints a message, and fails if CI=true.
+/// Returns whether this process is root, which the test `name` needs to act as another user. A test that was skipped
+/// must not look like a test that passed. So without root this prints a message, and fails if CI=true.
 fn is_root(name: &str) -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
