@@ -1,10 +1,10 @@
 use crate::Error;
 use tokio_postgres::GenericClient;
 
-/// The key of the advisory lock under which tables are created: the letters "quorate" and a zero byte, as a
-/// number. Advisory locks are shared by all programs on one database. Most programs choose small numbers or
-/// hashes for their keys, so a collision is unlikely. If there is one, a program waits for the other, and
-/// nothing worse happens.
+/// The key of the advisory lock under which tables are created: the letters "quorate" and a zero byte, as a number.
+/// Advisory locks are shared by all programs on one database. Most programs choose small numbers or hashes for their
+/// keys, so a collision is unlikely. If there is a collision, one program waits for the other, and nothing worse
+/// happens.
 const LOCK: i64 = i64::from_be_bytes(*b"quorate\0");
 
 /// Runs `ddl`, a `CREATE TABLE IF NOT EXISTS`, while no other caller does.
@@ -12,8 +12,8 @@ const LOCK: i64 = i64::from_be_bytes(*b"quorate\0");
 /// `IF NOT EXISTS` alone is not enough: PostgreSQL looks for the table and creates it in two steps. If two
 /// sessions do both at once, one fails with a duplicate key in a system catalog.
 ///
-/// Both statements are sent in one message, which the server runs as one transaction unless one is open. The
-/// lock ends with that transaction, or with the caller's.
+/// Both statements are sent in one message, which the server runs as one transaction unless one is open. The lock ends
+/// with that transaction, or with the caller's open transaction.
 pub(crate) async fn create(client: &impl GenericClient, ddl: &str) -> Result<(), Error> {
     Ok(client.batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK}); {ddl}")).await?)
 }

@@ -40,8 +40,8 @@ pub enum Once {
 }
 
 impl Effects {
-    /// The definition of the table, for your own migrations. If several sessions may run it at once, they
-    /// need a lock of their own around it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at the same time, they
+    /// must hold a lock of their own while they run it.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_effects (
         set_name text NOT NULL,
         id text NOT NULL,
@@ -50,37 +50,36 @@ impl Effects {
         PRIMARY KEY (set_name, id)
     )";
 
-    /// Returns the messages of `set`. Use the same name as in `Claims::new`.
+    /// Returns the record of the effects of the messages of `set`. Use the same name as in `Claims::new`.
     pub fn new(set: &str) -> Self {
         Self { set: set.into() }
     }
 
-    /// Creates the table if it does not exist. Many replicas that start together may call it: they run it one
-    /// after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
+    /// Creates the table if it does not exist. Many replicas that start together may call it: the creation runs in one
+    /// replica after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
     /// transaction ends.
     ///
     /// # Errors
-    /// [`Error::Postgres`], for example if the role may not create tables: then run [`Effects::DDL`] as a
-    /// role that may.
+    /// [`Error::Postgres`], for example if the role has no permission to create tables. In that case run
+    /// [`Effects::DDL`] as a role that has it.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the table created or not.
+    /// If the future is dropped, the table may or may not have been created.
     pub async fn create(&self, client: &impl GenericClient) -> Result<(), Error> {
         create(client, Self::DDL).await
     }
 
-    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another
-    /// transaction with the same id waits until this one ends, and comes first only if this one is rolled
-    /// back.
+    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another transaction
+    /// with the same id waits until this one ends, and gets [`Once::First`] only if this one is rolled back.
     ///
     /// # Errors
-    /// [`Error::Name`] for an id that cannot be used. [`Error::Postgres`] if a query fails. At isolation
-    /// levels above *read committed* that includes a transaction that came first (SQLSTATE 40001). It also
-    /// includes two transactions that ask for several ids one by one in different orders (40P01: ask for them
-    /// together, with [`Effects::once_each`]). Roll back, and handle the message again.
+    /// [`Error::Name`] for an id that cannot be used. [`Error::Postgres`] if a query fails. At isolation levels above
+    /// *read committed*, a query also fails if another transaction recorded the id first (SQLSTATE 40001). A query
+    /// fails with a deadlock (40P01) if two transactions record several ids one by one in different orders. To avoid
+    /// that, record them together with [`Effects::once_each`]. After an error, roll back and handle the message again.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the transaction with or without the id: roll it back.
+    /// If the future is dropped, the transaction may or may not contain the id: roll it back.
     pub async fn once(
         &self,
         transaction: &Transaction<'_>,
@@ -91,14 +90,14 @@ impl Effects {
         Ok(all.first().copied().unwrap_or(Once::Before(token)))
     }
 
-    /// Like [`Effects::once`] for many messages in one statement. Returns a verdict for each, in their order.
-    /// An id that occurs twice is first only once.
+    /// Does the same as [`Effects::once`] for many messages in one statement. Returns a verdict for each, in their
+    /// order. If an id occurs twice, only one of its verdicts is [`Once::First`].
     ///
     /// # Errors
-    /// As for [`Effects::once`].
+    /// The same as for [`Effects::once`].
     ///
     /// # Cancel safety
-    /// As for [`Effects::once`].
+    /// The same as for [`Effects::once`].
     pub async fn once_each(
         &self,
         transaction: &Transaction<'_>,
@@ -110,7 +109,8 @@ impl Effects {
         }
         let ids: Vec<&str> = messages.iter().map(|(id, _)| *id).collect();
         let tokens: Vec<i64> = messages.iter().map(|(_, token)| to_bigint(*token)).collect();
-        // In the order of the ids. Otherwise two transactions that share some ids could wait for each other.
+        // Insert the rows in the order of the ids. Otherwise two transactions that share some ids could wait for each
+        // other.
         let insert = "INSERT INTO quorate_effects (set_name, id, token)
             SELECT $1, id, min(token) FROM unnest($2::text[], $3::bigint[]) AS new (id, token)
             GROUP BY id ORDER BY id COLLATE \"C\"
@@ -134,14 +134,15 @@ impl Effects {
         Ok(messages.iter().map(verdict).collect())
     }
 
-    /// Removes records that are older than `age`, and returns their number. `age` must be longer than any
-    /// redelivery and than the claims' retention: a message that arrives later has its effect again.
+    /// Removes records that are older than `age`, and returns their number. `age` must be longer than the time after
+    /// which a message may still be redelivered, and longer than the claims' retention: a message that arrives later
+    /// has its effect again.
     ///
     /// # Errors
     /// [`Error::Postgres`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves them removed or not.
+    /// If the future is dropped, the records may or may not have been removed.
     pub async fn forget_before(&self, client: &impl GenericClient, age: Duration) -> Result<u64, Error> {
         let delete = "DELETE FROM quorate_effects
             WHERE set_name = $1 AND at < now() - make_interval(secs => $2)";

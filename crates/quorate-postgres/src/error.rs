@@ -31,7 +31,7 @@ pub enum Error {
     Postgres(#[from] tokio_postgres::Error),
 }
 
-/// The most bytes of a text from the server that an error repeats.
+/// The maximum number of bytes of a text from the server that an error repeats.
 const SHOWN_MAX: usize = 1024;
 
 /// Returns the error with the server's report: SQLSTATE, message, detail and hint. The driver's own text is
@@ -74,7 +74,7 @@ pub(crate) fn check_name(field: &'static str, value: &str) -> Result<(), Error> 
     Err(Error::Name { field, value: value.chars().take(40).collect(), why })
 }
 
-/// Returns a token as PostgreSQL's `bigint`. The limits of both are above 2^53, that of tokens.
+/// Returns a token as PostgreSQL's `bigint`. Every token fits, since tokens are below 2^53.
 pub(crate) fn to_bigint(token: FencingToken) -> i64 {
     i64::try_from(token.get()).unwrap_or(i64::MAX)
 }

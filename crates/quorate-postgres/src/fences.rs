@@ -26,8 +26,8 @@ use tokio_postgres::{GenericClient, Transaction};
 pub struct Fences;
 
 impl Fences {
-    /// The definition of the table, for your own migrations. If several sessions may run it at once, they
-    /// need a lock of their own around it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at the same time, they
+    /// must hold a lock of their own while they run it.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_fences (
         resource text PRIMARY KEY,
         token bigint NOT NULL,
@@ -35,46 +35,46 @@ impl Fences {
     );
     ALTER TABLE quorate_fences ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT now()";
 
-    /// Creates the table if it does not exist. Many replicas that start together may call it: they run it one
-    /// after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
+    /// Creates the table if it does not exist. Many replicas that start together may call it: the creation runs in one
+    /// replica after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
     /// transaction ends.
     ///
     /// # Errors
-    /// [`Error::Postgres`], for example if the role may not create tables: then run [`Fences::DDL`] as a role
-    /// that may.
+    /// [`Error::Postgres`], for example if the role has no permission to create tables. In that case run
+    /// [`Fences::DDL`] as a role that has it.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the table created or not.
+    /// If the future is dropped, the table may or may not have been created.
     pub async fn create(self, client: &impl GenericClient) -> Result<(), Error> {
         create(client, Self::DDL).await
     }
 
-    /// Removes the resources that have not been written for `age`, and returns their number. `age` must be
-    /// much longer than any holder may be paused, for example a week: an earlier holder that is still running
+    /// Removes the resources that have not been written for `age`, and returns their number. `age` must be much longer
+    /// than the longest pause of any holder, for example a week. Otherwise an earlier holder that is still running
     /// would be admitted again.
     ///
     /// # Errors
     /// [`Error::Postgres`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves them removed or not.
+    /// If the future is dropped, the resources may or may not have been removed.
     pub async fn forget_before(self, client: &impl GenericClient, age: Duration) -> Result<u64, Error> {
         let delete = "DELETE FROM quorate_fences WHERE at < now() - make_interval(secs => $1)";
         Ok(client.execute(delete, &[&age.as_secs_f64()]).await?)
     }
 
-    /// Admits `transaction` only if `resource` has not been written under a later token. From its commit on,
-    /// earlier tokens are refused. Transactions on one resource run one after the other.
+    /// Admits `transaction` only if `resource` has not been written under a later token. Once the transaction has
+    /// committed, earlier tokens are refused. Transactions on one resource run one after the other.
     ///
-    /// Call it first in every transaction that writes under a lease or a term, also before reads on which the
-    /// writes depend. Pass `lease.fencing_token()?` or `term.fencing_token()?`.
+    /// Call it first in every transaction that writes under a lease or a term, even before reads on which the writes
+    /// depend. Pass `lease.fencing_token()?` or `term.fencing_token()?`.
     ///
     /// # Errors
     /// [`Error::Stale`] if a later token has been used: another worker holds the lease. [`Error::Name`] for a
     /// resource that cannot be used. [`Error::Postgres`] if a query fails.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the transaction fenced or not: roll it back.
+    /// If the future is dropped, the transaction may or may not be fenced: roll it back.
     pub async fn admit(
         self,
         transaction: &Transaction<'_>,

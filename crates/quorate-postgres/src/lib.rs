@@ -1,5 +1,5 @@
-//! Exactly-once effects in PostgreSQL: the message's id, or the lease's fencing token, is checked in the
-//! transaction that has the effect.
+//! Exactly-once effects in PostgreSQL: a transaction checks the message's id, or the lease's fencing token, and has
+//! the effect only if the check succeeds.
 //!
 //! # Example
 //!
@@ -19,18 +19,17 @@
 //!
 //! # Why a claim is not enough
 //!
-//! A lock alone cannot give exactly-once effects. A worker may be paused, or killed, after its effect and
-//! before it reports that. Its claim then expires, and another worker handles the message again. The decision
-//! must be made where the effect is: here by a row with the message's id, which commits or rolls back
-//! together with the effect. (Martin Kleppmann, *How to do distributed locking*, 2016, requires the same of a
-//! lock's fencing token.) A claim avoids nearly all duplicate work; this crate excludes the rest.
+//! A lock alone cannot give exactly-once effects. A worker may be paused, or killed, after its effect and before it
+//! reports the effect. Its claim then expires, and another worker handles the message again. The decision must be made
+//! where the effect is: here by a row with the message's id, which commits or rolls back together with the effect.
+//! (Martin Kleppmann, *How to do distributed locking*, 2016, requires the same of a lock's fencing token.) A claim
+//! avoids nearly all duplicate work; this crate excludes the rest.
 //!
 //! # What is not guaranteed
 //!
-//! Only the changes that *this* transaction makes in this database happen once. A letter sent during the
-//! transaction is sent again when the transaction is rolled back and the message is handled again. An id is
-//! known as long as its row exists: [`Effects::forget_before`] must not remove an id that may still be
-//! delivered again.
+//! Only the changes that the checked transaction makes in this database happen once. A letter sent during the
+//! transaction is sent again when the transaction is rolled back and the message is handled again. An id is known as
+//! long as its row exists: [`Effects::forget_before`] must not remove an id that may still be delivered again.
 
 mod create;
 mod effects;

@@ -47,7 +47,7 @@ impl Address {
         let (scheme, rest) = text
             .split_once("://")
             .ok_or_else(|| wrong("has no scheme; write redis:// in front of it, or rediss:// for TLS"))?;
-        // The `redis` crate parses the rest. It is built without TLS, which this crate adds.
+        // The `redis` crate parses the rest of the URL. That crate is built without TLS, which this crate adds.
         let (plain, tls) = match &*scheme.to_ascii_lowercase() {
             "redis" | "valkey" => ("redis", false),
             "rediss" | "valkeys" => ("redis", true),
@@ -190,7 +190,7 @@ fn name(endpoint: &Endpoint, database: i64) -> String {
     }
 }
 
-/// A text that is never printed.
+/// A secret text, which is never printed.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
@@ -199,7 +199,7 @@ impl Secret {
         Self(text.to_owned())
     }
 
-    /// Returns the text, to send it to the server.
+    /// Returns the secret text, for sending it to the server.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -225,7 +225,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Returns the parts of an unreadable URL that cannot be a password: the scheme, and what looks like a host.
+/// Returns the parts of an unreadable URL that cannot be a password: the scheme, and a text that looks like a host.
 ///
 /// If the user forgot to escape a password, or the `@`, the password is where another part was expected.
 /// Therefore only the text after the last `@`, or a text without `:`, is shown, and only characters that host

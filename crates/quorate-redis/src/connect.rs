@@ -39,8 +39,8 @@ pub(crate) async fn connect(
             tokio::select! { biased;
                 connected = TlsConnector::from(config).connect(server, stream) => match connected {
                     Ok(stream) => Ok(Box::new(TlsConnection(stream))),
-                    // The connection did not break: the requirements of one side do not match what the other
-                    // side offers.
+                    // TLS itself refused the connection: one side requires something that the other side does not
+                    // offer.
                     Err(error) if is_mismatch(&error) => {
                         Err(Cause::Misconfigured(failed(&explain_failure(&error))))
                     }
@@ -72,12 +72,12 @@ fn explain_failure(error: &io::Error) -> String {
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    // Requests are small, and a caller waits for each of them.
+    // Send requests at once: they are small, and a caller waits for each of them.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Returns only if the port answers a plain PING, as no TLS port does.
+/// Returns only if the port answers a plain PING, which no TLS port does.
 ///
 /// Plain Redis waits silently for the end of the line, which a TLS greeting does not contain. Without this
 /// check, a user who wrote rediss:// by mistake would see only a timeout.

@@ -6,7 +6,7 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// The time for which the first handshakes are awaited.
+/// The longest time for which `connect` waits for the first handshakes.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// Returns a builder of a quorum of the Redis servers at `urls`, with every setting of [`QuorumBuilder`] and the prefix of the
@@ -41,7 +41,7 @@ pub struct RedisQuorumBuilder {
     quorum: QuorumBuilder,
 }
 
-/// Setters that are those of [`QuorumBuilder`].
+/// Defines setters that do the same as those of [`QuorumBuilder`].
 macro_rules! settings {
     ($($setter:ident($value:ty);)*) => {
         $(
@@ -55,19 +55,19 @@ macro_rules! settings {
 }
 
 impl RedisQuorumBuilder {
-    /// Sets the prefix of every key on these servers, as [`RedisNode::prefix`]. Default `quorate:`. With an empty prefix a lock's
-    /// key is its name, so that other Redlock clients exclude this quorum and are excluded.
+    /// Sets the prefix of every key on these servers, as [`RedisNode::prefix`] does. Default `quorate:`. With an empty
+    /// prefix a lock's key is its name, so that this quorum and other Redlock clients exclude each other.
     pub fn prefix(self, prefix: &str) -> Self {
         self.servers(|server| server.prefix(prefix))
     }
 
-    /// Changes each server: for a password file, or the files of TLS.
+    /// Applies `change` to each server, for instance to set a password file or the files of TLS.
     pub fn servers(mut self, change: impl FnMut(RedisNode) -> RedisNode) -> Self {
         self.servers = self.servers.into_iter().map(change).collect();
         self
     }
 
-    /// Adds a node of another kind, behind the servers.
+    /// Adds a node of another kind, after the servers in the list of nodes.
     pub fn node<N: Node>(mut self, node: N) -> Self {
         self.quorum = self.quorum.node(node);
         self
@@ -89,7 +89,7 @@ impl RedisQuorumBuilder {
         only_looks(bool);
     }
 
-    /// Checks the settings and starts the quorum, as [`QuorumBuilder::build`]. It connects in the background.
+    /// Checks the settings and starts the quorum, as [`QuorumBuilder::build`] does. It connects in the background.
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.
@@ -98,13 +98,13 @@ impl RedisQuorumBuilder {
     }
 
     /// Builds the quorum, and waits until each server has been reached or found unreachable, for a second at most. An
-    /// unreachable server is not an error: it may come back.
+    /// unreachable server is not an error: it may become reachable later.
     ///
     /// # Errors
-    /// As [`RedisQuorumBuilder::build`].
+    /// The same as for [`RedisQuorumBuilder::build`].
     ///
     /// # Cancel safety
-    /// Dropping it drops the quorum.
+    /// Dropping the future drops the quorum.
     pub async fn connect(self) -> Result<Quorum, SettingError> {
         let quorum = self.build()?;
         quorum.met(FIRST_HANDSHAKE).await;
@@ -112,7 +112,7 @@ impl RedisQuorumBuilder {
     }
 }
 
-/// For code that takes a builder of any quorum.
+/// Converts the builder, for code that takes a builder of any quorum.
 impl From<RedisQuorumBuilder> for QuorumBuilder {
     fn from(builder: RedisQuorumBuilder) -> Self {
         builder.quorum.nodes(builder.servers)
@@ -123,20 +123,20 @@ impl From<RedisQuorumBuilder> for QuorumBuilder {
 /// `Quorum::connect(["redis://a", "redis://b", "redis://c"])`.
 pub trait Connect: Sized {
     /// Returns a quorum with every setting at its default, once each server has been reached or found unreachable. An
-    /// unreachable server is not an error: it may come back. New servers do not vote before `max_ttl` (30 s) has passed, or
-    /// until [`Quorum::trust_nodes`] or `quorate nodes trust`.
+    /// unreachable server is not an error: it may become reachable later. New servers do not vote until `max_ttl` (30
+    /// s) has passed, or until [`Quorum::trust_nodes`] or `quorate nodes trust` ends their quarantine.
     ///
     /// # Errors
     /// [`ConnectError`] for URLs that cannot be used. It holds no password.
     ///
     /// # Cancel safety
-    /// Dropping it drops the quorum.
+    /// Dropping the future drops the quorum.
     fn connect<I>(urls: I) -> impl Future<Output = Result<Self, ConnectError>> + Send
     where
         I: IntoIterator + Send,
         I::Item: AsRef<str>;
 
-    /// As [`builder`]: for a worker's name, timings, a prefix.
+    /// Does the same as [`builder`]: returns a builder on which to set a worker's name, timings or a prefix.
     ///
     /// # Errors
     /// [`UrlError`] for a URL that cannot be used. It holds no password.

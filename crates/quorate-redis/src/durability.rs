@@ -3,17 +3,18 @@
 //! | setting | required | with another value |
 //! | --- | --- | --- |
 //! | `appendonly` | `yes` | a restart loses everything since the last snapshot |
-//! | `appendfsync` | `always` | replies come a second or more before the disk has the changes |
+//! | `appendfsync` | `always` | replies come a second or more before the changes are on the disk |
 //! | `no-appendfsync-on-rewrite` | `no` | the same, while the append-only file is rewritten |
 //!
-//! If `appendonly` was switched on at run time, nothing is durable until the first file is complete. A
-//! rewrite in progress may be that one, so a new connection waits for its end; an open connection continues.
+//! If `appendonly` was switched on at run time, nothing is durable until the first file is complete. A rewrite in
+//! progress may be writing that first file, so a new connection waits for the end of the rewrite. An open connection
+//! continues.
 //!
-//! These settings have no effect here: `save` (the append-only file is loaded in preference to a snapshot),
-//! `aof-load-truncated` (only writes that were not synced, and therefore not acknowledged, are cut off),
-//! `aof-use-rdb-preamble`, the thresholds of the rewrite, and all `replica-…` and `min-replicas-…` settings
-//! (a replica is refused). Not visible from here: a disk or a file system that acknowledges a sync without
-//! performing it, and a `dir` in memory.
+//! Some settings do not matter here. `save`: a server loads the append-only file in preference to a snapshot.
+//! `aof-load-truncated`: only writes that were not synced, and therefore not acknowledged, are cut off. All
+//! `replica-…` and `min-replicas-…` settings: a replica is refused. `aof-use-rdb-preamble` and the thresholds of the
+//! rewrite do not matter either. Two faults cannot be detected from here: a disk or a file system that acknowledges a
+//! sync without performing it, and a `dir` in memory.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +34,8 @@ pub(crate) enum Durability {
     Unknown(String),
 }
 
-/// Derives the durability from the fields of INFO and from the [`SETTINGS`]. Settings that the user may not
-/// read are absent.
+/// Derives the durability from the fields of INFO and from the [`SETTINGS`]. A setting that the user has no permission
+/// to read is absent.
 pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<String, String>) -> Durability {
     let fact = |name: &str| info.get(name).map(|value| quorate::plain::plain(value, 64));
     let volatile = |setting: &str, value: &str, why: &str, fix: &str| {
@@ -139,7 +140,7 @@ mod tests {
         assert!(matches!(durability(&map(&[]), &map(&[])), Durability::Unknown(_)));
         let on = map(&[("aof_enabled", "1")]);
         assert!(matches!(durability(&on, &map(&[])), Durability::Unknown(_)));
-        // Values from a hostile server cannot control a terminal.
+        // Values from a hostile server must not be able to control a terminal.
         let odd = map(&[("appendfsync", "\u{1b}[2Jalways")]);
         let Durability::Volatile(why) = durability(&on, &odd) else { panic!("reported as durable") };
         assert!(!why.contains('\u{1b}'), "{why:?}");

@@ -5,10 +5,10 @@ use crate::{
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The most items of one script call: a server serves no other client while a script runs.
+/// The maximum number of items of one script call: a server serves no other client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
-/// The most pages of ledgers of one script call.
+/// The maximum number of pages of ledgers of one script call.
 const PAGES_A_CALL: usize = 4;
 
 /// The longest time to live, in milliseconds: the server adds it to its clock, and the sum must not overflow.
@@ -73,7 +73,7 @@ pub(crate) struct Encoded {
 /// Encodes one script call for each run of similar requests, and for each run of requests that one script can
 /// serve in any order. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
-    // An acquire takes slightly more than this.
+    // The estimated size of the batch: an acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
     let mut encoded = Encoded { bytes: Vec::with_capacity(room), runs: Vec::new() };
     let mut command = RespCommand::with_capacity(room);
@@ -117,7 +117,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
 /// Returns the most items of one call. A page of a ledger is as much work as hundreds of locks.
 fn items_a_call(request: &Request) -> usize {
     match script_of(request) {
-        // One record.
+        // A read of one record is as little work as a lock.
         Script::Read if matches!(request, Request::Read { key: Some(_), .. }) => ITEMS_A_CALL,
         Script::Seal | Script::Read | Script::Prune => PAGES_A_CALL,
         _ => ITEMS_A_CALL,
@@ -339,7 +339,7 @@ fn args_of(command: &mut RespCommand, request: &Request) {
     }
 }
 
-/// Returns the argument for a ticket. The prefix distinguishes any ticket from none.
+/// Returns the argument for a ticket. The prefix distinguishes a ticket, whatever its text, from a missing ticket.
 fn ticket_text(ticket: Option<&Owner>) -> String {
     ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
 }

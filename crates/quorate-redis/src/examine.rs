@@ -21,7 +21,7 @@ const CLOCK_READINGS: usize = 5;
 pub struct Examination {
     /// The fields of INFO.
     pub info: BTreeMap<String, String>,
-    /// The relevant settings, from CONFIG GET. Empty if the user may not read them.
+    /// The relevant settings, from CONFIG GET. Empty if the user has no permission to read them.
     pub settings: BTreeMap<String, String>,
     /// Several readings of the server's clock.
     pub looks: Vec<Look>,
@@ -41,7 +41,7 @@ impl Examination {
     /// The setting and its value, the reason, and the fix.
     pub fn check_durable(&self) -> Result<(), String> {
         match durability(&self.info, &self.settings) {
-            // An open connection continues during a rewrite.
+            // A rewrite in progress is accepted, as on an open connection.
             Durability::Durable | Durability::Rewriting => Ok(()),
             Durability::Volatile(why) | Durability::Unknown(why) => Err(why),
         }
@@ -55,7 +55,7 @@ pub struct Look {
     pub sent: BootTime,
     /// This process's boot clock when the reply had arrived.
     pub received: BootTime,
-    /// The server's clock in between.
+    /// The server's clock at a time between the two.
     pub node_time: NodeTime,
 }
 
@@ -163,7 +163,7 @@ impl RedisNode {
         {
             found.user = Some(reply::shown(&reply::text(&value)?).to_string());
         }
-        // A user that may not run ACL WHOAMI is named by the URL.
+        // If the user has no permission for ACL WHOAMI, take its name from the URL.
         found.user = found.user.or(login.user.clone());
         found.denied = connection.denied(self.keys().prefix(), login.database).await?;
         found.denied_pushes = connection.denied_pushes(self.keys().prefix()).await?;
@@ -203,9 +203,9 @@ impl ExamConnection<'_> {
         }
     }
 
-    /// Returns the required [`COMMANDS`] that the user may not run on keys like Quorate's. Each is tried in a
-    /// form that changes nothing: a server checks permissions first, and then finds that there is nothing to
-    /// do.
+    /// Returns the required [`COMMANDS`] that the user has no permission to run on keys like Quorate's. Each command
+    /// is tried in a form that changes nothing: a server checks permissions first, and then finds that there is
+    /// nothing to do.
     async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
         // No resource's name has braces, so no lock or claim uses these keys.
@@ -223,8 +223,8 @@ impl ExamConnection<'_> {
         Ok(denied)
     }
 
-    /// Returns the same for the commands that wake waiters, on a channel like Quorate's. It must be called
-    /// last, because it switches the connection to another protocol.
+    /// Returns the commands for waking waiters that the user has no permission to run on a channel like Quorate's. It
+    /// must be called last, because it switches the connection to another protocol.
     async fn denied_pushes(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
         let channel = format!("{prefix}{{doctor}}:freed");
         let mut denied = Vec::new();
@@ -267,7 +267,7 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
-        // A field without its value.
+        // A field without its value: the server refuses the command after it has checked permissions.
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],

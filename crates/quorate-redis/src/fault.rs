@@ -1,5 +1,5 @@
-//! Errors of a server or a connection as [`Cause`]s with a fix. They hold no password, even if a server
-//! repeats it.
+//! Errors of a server or a connection as [`Cause`]s with a fix. The causes contain no password, even if a server
+//! repeats one.
 
 use crate::reply::{shown, unexpected};
 use quorate::{node::Cause, plain::plain};
@@ -13,7 +13,7 @@ const CREDENTIALS: &str = "check the user and password in the node's URL or pass
 const DROPPED_TLS: &str = "it closed the connection before it answered; where it demands a client certificate, give a \
                            cert_file and a key_file";
 
-/// The fix for a user with too few permissions. The braces are those of the counters' keys.
+/// The fix for a user with too few permissions. The braces in it are part of the counters' keys.
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 

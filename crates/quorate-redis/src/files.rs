@@ -15,8 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Reads the files of one node on a separate thread: a file system that hangs would block the runtime's
 /// tasks.
 ///
-/// A thread that hangs cannot be ended. There is at most one for each node: until it ends, further reads
-/// fail.
+/// A thread that hangs cannot be ended. Each node has at most one such thread: until it ends, further reads fail.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     busy: Arc<AtomicBool>,
@@ -57,7 +56,7 @@ impl Files {
             // The caller may have stopped waiting.
             let _ = done.send(read);
         };
-        // If the thread cannot be started, `work` is dropped and the flag with it.
+        // If the thread cannot be started, `work` is dropped, which also clears the flag.
         if let Err(error) = thread::Builder::new().name("quorate-file".to_owned()).spawn(work) {
             return Err(unread(&error.to_string()));
         }
@@ -92,7 +91,7 @@ mod tests {
         let (env, files) = (Env::system(), Files::default());
         let (go_on, hung) = mpsc::channel::<()>();
         let (short, hang) = (Duration::from_millis(50), move || {
-            // Ends with the test at the latest.
+            // This call returns when the test ends, at the latest.
             let _ = hung.recv();
             Ok(1)
         });

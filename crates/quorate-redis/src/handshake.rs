@@ -67,8 +67,8 @@ async fn ask(
     replies.finish()
 }
 
-/// Sends `bytes`. If the server has closed the connection, its reason may still be readable: with TLS 1.3 the
-/// refusal of a client's certificate always is.
+/// Sends `bytes`. If the server has closed the connection, its reason may still be readable. With TLS 1.3, the reason
+/// is always readable if the server refused the client's certificate.
 pub(crate) async fn send(
     name: &str,
     reader: &mut Reader,
@@ -115,7 +115,7 @@ fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     for script in Script::ALL {
         all.push((HandshakeStep::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
     }
-    // HELLO comes last, so that all replies before it use RESP2. A server that refuses it cannot push.
+    // HELLO comes last, so that all replies before it use RESP2. A server that refuses HELLO cannot push.
     all.push((HandshakeStep::Pushes, redis::cmd("HELLO").arg(3).take()));
     all
 }
@@ -135,7 +135,7 @@ impl Replies {
     fn take(&mut self, step: HandshakeStep, value: Value) -> Result<(), Cause> {
         if let Value::ServerError(error) = &value {
             return match step {
-                // Managed servers and strict ACLs deny these, and nothing depends on them.
+                // Managed servers and strict ACLs deny these commands. Nothing depends on them.
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"

@@ -18,8 +18,8 @@
 //!
 //! # Which servers
 //!
-//! Redis 6.2 and later, and servers that implement its protocol. Each server must be independent of the
-//! others: replicas and the shards of a Redis Cluster are not.
+//! This crate works with Redis 6.2 and later, and with servers that implement its protocol. Each server must be
+//! independent of the others: replicas and the shards of a Redis Cluster are not.
 //!
 //! # Keys
 //!
@@ -38,16 +38,15 @@
 //!
 //! # What is not guaranteed
 //!
-//! A single Redis server promises little. Without `appendfsync always` it loses recent grants on a restart,
-//! with an eviction policy it may lose any key at any moment, and its leases end by its wall clock. This
-//! crate only reports such facts in a [`Hello`](quorate::node::Hello); the quorum judges them.
+//! A single Redis server promises little. Without `appendfsync always` it loses recent grants on a restart. With an
+//! eviction policy it may lose any key at any moment. Its leases end by its wall clock. This crate only reports such
+//! facts in a [`Hello`](quorate::node::Hello); the quorum judges them.
 //!
-//! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and
-//! `no-appendfsync-on-rewrite` is `no`. A session checks this again every [`DURABILITY_CHECK`], and ends if
-//! it has changed, so that the next handshake reports the change. Replies that the server sends between the
-//! change and that check may be lost by a restart. So may replies that it sends while `appendonly` is
-//! switched off and on again at run time. This crate cannot detect a disk or file system that acknowledges a
-//! sync without performing it.
+//! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and `no-appendfsync-on-rewrite`
+//! is `no`. A session checks this again every [`DURABILITY_CHECK`], and ends if it has changed, so that the next
+//! handshake reports the change. Writes that the server acknowledges between the change and that check may be lost in
+//! a restart. The same holds for replies that the server sends while `appendonly` is switched off and on again at run
+//! time. This crate cannot detect a disk or file system that acknowledges a sync without performing it.
 //!
 //! A dropped session continues to send the requests that it was given, for at most [`LINGER`]. A request that
 //! has been sent may run at any later time, until the batch's `not_after` by the server's own clock.

@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most bytes of a password file.
+/// The maximum number of bytes of a password file.
 const PASSWORD_FILE_MAX: u64 = 64 * 1024;
 
 /// A Redis server as a node.
@@ -96,11 +96,11 @@ impl RedisNode {
         self
     }
 
-    /// Presents the certificate of this PEM file to the server over TLS. After it, the file holds the
-    /// authorities between the certificate and the server's own (`tls-ca-cert-file`). `key_file` holds the
-    /// key, in PEM and not encrypted; it may be the same file. Both take precedence over the URL's options.
-    /// They are read at every connection, so that a renewed certificate needs no restart. Replace them by
-    /// renaming, the key first: a connection in between fails and is made again.
+    /// Presents the certificate of this PEM file to the server over TLS. After that certificate, the file contains the
+    /// intermediate authorities up to the server's own authority (`tls-ca-cert-file`). `key_file` holds the key, in
+    /// PEM and not encrypted; it may be the same file. Both take precedence over the URL's options. They are read at
+    /// every connection, so that a renewed certificate needs no restart. Replace the files by renaming, the key first:
+    /// a connection that is made between the two renames fails and is tried again.
     #[must_use]
     pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
         self.tls_files.client = Some(ClientFiles { certificate: cert_file.into(), key: key_file.into() });
@@ -220,7 +220,7 @@ mod tests {
                 "{cause}"
             );
         }
-        // This file has no end.
+        // `/dev/zero` has no end.
         assert!(read_password(Path::new("/dev/zero")).err().unwrap().to_string().contains("64 KiB"));
         fs::write(&file, "secret\r\n").unwrap();
         assert!(read_password(&file).is_ok());

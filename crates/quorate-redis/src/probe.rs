@@ -18,8 +18,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Parses every reply in a server's `bytes`, of which `piece` arrive at a time. Also returns whether the
-/// bytes hold nothing but complete replies and perhaps an incomplete last one.
+/// Parses every reply in a server's `bytes`, of which `piece` bytes arrive at a time. Also returns whether the bytes
+/// are valid: only complete replies, and perhaps an incomplete last reply.
 pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
     let (mut reader, _writer) = connection(bytes, piece);
     let mut values = Vec::new();
@@ -35,12 +35,12 @@ pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
 /// Interprets `values` as the replies to commands with the item counts `runs`.
 ///
 /// # Errors
-/// The [`Cause`] for which they are not such replies.
+/// The [`Cause`] if the values are not such replies.
 pub fn replies(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
     reply::read(values, runs)
 }
 
-/// Performs a handshake, with `password`, with a server that sends `bytes` whatever it receives.
+/// Performs a handshake, with `password`, with a server that sends `bytes`, whatever commands the server receives.
 ///
 /// # Errors
 /// The [`Cause`] for which there is no session.
@@ -65,7 +65,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Uses keys with `prefix`, and the names under which a server has loaded [`sources`].
+    /// Returns an encoder that uses keys with `prefix`, and the names under which a server has loaded [`sources`].
     pub fn new(prefix: &str, names: Vec<String>) -> Option<Self> {
         Some(Self { keys: Keys::new(prefix), scripts: Loaded::new(names)? })
     }
@@ -82,7 +82,7 @@ fn connection(bytes: &[u8], piece: usize) -> (Reader, Writer) {
     wire::split(Box::new(tokio::io::join(server, tokio::io::sink())))
 }
 
-/// A server whose whole output is known in advance.
+/// A server whose whole output is fixed in advance.
 struct RecordedServer {
     bytes: Vec<u8>,
     at: usize,

@@ -46,7 +46,7 @@ pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cau
     Ok(BatchReply { node_time, replies })
 }
 
-/// Like [`read`], for a server that may repeat `secret` in its errors.
+/// Does the same as [`read`], for a server that may repeat `secret` in its errors.
 pub(crate) fn read_redacted(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
     for value in &values {
         if let Value::ServerError(error) = value {
@@ -413,7 +413,8 @@ mod tests {
                 for length in 1..7 {
                     let mut parts = vec![s(word)];
                     parts.extend(std::iter::repeat_n(part.clone(), length));
-                    // Some are replies (a result may be any text); none is a panic.
+                    // Some of these values are valid replies, since a result may be any text. None of them may cause a
+                    // panic.
                     let read = one(Value::Array(parts));
                     assert!(matches!(read, Ok(_) | Err(Cause::Protocol(_))), "{word} {part:?}: {read:?}");
                 }

@@ -85,11 +85,11 @@ impl Script {
         Self::BatchClaims,
     ];
 
-    /// The requests on locks that alternate in practice. A run of them is one call, whatever their order.
-    /// Otherwise locks that are acquired and released all the time would need a call each.
+    /// The requests on locks that alternate in practice. A run of such requests is sent in one call, whatever their
+    /// order. Otherwise each request would need a call of its own when locks are acquired and released in turn.
     pub(crate) const BATCHED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
-    /// The same for claims.
+    /// The requests on claims that are sent in one call, for the same reason as [`Script::BATCHED`].
     pub(crate) const BATCHED_CLAIMS: [Self; 6] = [
         Self::ClaimAcquire,
         Self::ClaimRelease,
@@ -109,7 +109,7 @@ impl Script {
         locks.or_else(|| letter(&Self::BATCHED_CLAIMS).map(|letter| (Self::BatchClaims, letter)))
     }
 
-    /// Returns whether the arguments that all items of a call have in common are sent once. This is so for
+    /// Returns whether the arguments that all items of a call have in common are sent once. This is the case for
     /// claims, which are sent by the thousand.
     pub(crate) fn has_common_args(self) -> bool {
         matches!(self, Self::ClaimAcquire | Self::ClaimExtend | Self::Complete | Self::Count)
@@ -123,7 +123,7 @@ impl Script {
         &sources[self as usize]
     }
 
-    /// Returns the script with everything that it may need.
+    /// Returns the script's text with all the functions that it may need.
     fn text(self) -> &'static str {
         match self {
             Self::Acquire => source!("readers_and_queue", "acquire"),

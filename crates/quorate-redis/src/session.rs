@@ -17,21 +17,21 @@ use std::{fmt, future, io, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The longest time for which a dropped session continues to send the requests that it was given, to a server
-/// that has stopped reading. After it they are discarded, and leases that they would have released expire.
+/// The longest time for which a dropped session continues to send the requests that it was given, to a server that has
+/// stopped reading. After that time the requests are discarded, and the leases that they would have released expire.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 /// The interval at which a session with a durable server checks that the server is still durable.
 pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
 
-/// The most bytes of one write when more are pending.
+/// The maximum number of bytes of one write when more are pending.
 const WRITE_MAX: usize = 64 * 1024;
 
 /// A session with one Redis server, over one connection, which is never reopened.
 ///
-/// One task owns the connection. It ends when the connection breaks, when the server is no longer as durable
-/// as it reported in the handshake, or when the session has been dropped and its requests have been sent (at
-/// most [`LINGER`] later).
+/// One task owns the connection. The task ends when the connection breaks, or when the server is no longer as durable
+/// as it reported in the handshake. It also ends when the session has been dropped and its requests have been sent, at
+/// most [`LINGER`] later.
 pub struct RedisSession {
     jobs: mpsc::UnboundedSender<Job>,
     keys: Keys,
@@ -123,7 +123,8 @@ enum PendingReply {
         count: usize,
         reply: oneshot::Sender<Vec<Value>>,
     },
-    /// The confirmation that a subscription has begun, or ended: a push, or an error in its place.
+    /// The confirmation that a subscription has begun or ended. The server sends it as a push, or sends an error
+    /// instead.
     Confirmation {
         begun: bool,
         channel: String,
@@ -218,7 +219,7 @@ async fn write(
     register: mpsc::UnboundedSender<PendingReply>,
 ) -> io::Result<()> {
     while let Some(Job { mut bytes, pending }) = inbox.recv().await {
-        // Registered before the commands are sent, so that every reply finds its receiver.
+        // The receiver is registered before the commands are sent, so that every reply finds its receiver.
         let _ = register.send(pending);
         while bytes.len() < WRITE_MAX {
             let Ok(more) = inbox.try_recv() else { break };
@@ -247,7 +248,8 @@ async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingRe
                 }
                 first = waiting.filter(|_| !confirmed);
             }
-            // The user may not subscribe: its waiters poll instead. `quorate doctor` reports it.
+            // The server's user has no permission to subscribe, so waiters poll instead. `quorate doctor` reports the
+            // missing permission.
             (Value::ServerError(_), Some(PendingReply::Confirmation { .. })) => {}
             (value, Some(PendingReply::Replies { count, reply })) => {
                 values.push(value);

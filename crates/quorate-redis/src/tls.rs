@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{
 };
 
 /// The largest size of a PEM file, in bytes. The file of all certificate authorities that a system trusts has about a
-/// quarter of it.
+/// quarter of that size.
 const FILE_MAX: u64 = 1 << 20;
 
 /// The PEM files of a node.
@@ -83,7 +83,7 @@ impl Tls {
             ca: files.ca.as_deref().map(|file| read("ca_file", file)).transpose()?,
             client: client.transpose()?,
         };
-        // It guards one value, which is complete after any panic.
+        // The mutex guards one value, which is complete after any panic.
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cached) = cached.as_ref().filter(|cached| cached.contents == contents) {
             return Ok(Arc::clone(&cached.config));
@@ -107,7 +107,7 @@ impl Tls {
         };
         let chain = certificates("cert_file", &names.certificate, chain)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
-            // The error of the parser may repeat a line of the key.
+            // The parser's error is not shown, since it may repeat a line of the key.
             let (why, fix) = match error {
                 pem::Error::NoItemsFound => (
                     "holds no private key that can be read",
@@ -234,7 +234,8 @@ fn roots_of(file: &Path, pem: &[u8]) -> Result<RootCertStore, Cause> {
 fn certificates(key: &str, file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Cause> {
     const FIX: &str = "give a PEM file with certificates";
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    // The error of the parser may repeat a line of the file, which may be the key by mistake.
+    // The parser's error is not shown: it may repeat a line of the file, and the user may have named the key file by
+    // mistake.
     let all = all.map_err(|_| bad(key, file, "is damaged", FIX))?;
     if all.is_empty() {
         return Err(bad(key, file, "holds no certificate", FIX));

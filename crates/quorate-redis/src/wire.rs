@@ -10,11 +10,11 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 
-/// The most bytes of one reply. The longest valid reply is a page of a ledger; a server that sends more is
-/// broken.
+/// The maximum number of bytes of one reply. The longest valid reply is a page of a ledger; a server that sends more
+/// is broken.
 const REPLY_MAX: usize = 64 << 20;
 
-/// The most bytes of one reply during a handshake.
+/// The maximum number of bytes of one reply during a handshake.
 const ANSWER_MAX: usize = 1 << 20;
 
 /// A connection over any transport.
@@ -96,7 +96,7 @@ impl AsyncRead for LimitedReader {
 mod tests {
     use crate::probe;
 
-    /// Holds for a connection that ends at any byte, and for pieces of any size.
+    /// Checks that no incomplete reply is returned, for a connection that ends at any byte and for pieces of any size.
     #[test]
     fn an_incomplete_reply_is_not_returned() {
         for bytes in [

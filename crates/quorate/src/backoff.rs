@@ -1,4 +1,4 @@
-//! Pauses after consecutive failures: longer each time, with jitter. Pure.
+//! Pauses after consecutive failures. They become longer each time, and have a random part. Pure.
 
 use std::time::Duration;
 

@@ -7,10 +7,10 @@ pub enum Sabotage {
     // --- fencing ---
     /// The largest counter among the grants is the token at once, although no majority has it.
     NoRaise,
-    /// A counter that came back with an old snapshot counts as it is.
+    /// A counter that was restored from an old snapshot counts with its old value.
     RelicsTrusted,
 
-    // --- who owns it ---
+    // --- owner tokens, and requests that are late or lost ---
     /// All attempts of a worker use one owner token.
     TokenReused,
     /// A dropped attempt sends no releases.
@@ -21,10 +21,10 @@ pub enum Sabotage {
     NoNotAfter,
     /// A new session does not wait until the old one's last request is refused as too late.
     NoFence,
-    /// An attempt that lost by split votes is not repeated.
+    /// An attempt that was lost because of split votes is not repeated.
     SplitsStand,
 
-    // --- until when ---
+    // --- the end of a lease ---
     /// Validity is not shortened for clock drift and steps.
     NoMargin,
     /// Validity counts from the reply, not from the request.
@@ -41,7 +41,7 @@ pub enum Sabotage {
     // --- who may vote ---
     /// A node that lost its memory votes at once.
     NoQuarantine,
-    /// Grants of a memory that was lost still count.
+    /// Grants that a node has forgotten still count.
     ForgettersCount,
     /// A node whose clock stepped continues to vote.
     JumpsUnseen,
@@ -49,13 +49,13 @@ pub enum Sabotage {
     // --- records ---
     /// A new leader reads the ledger and does not seal it.
     PlainRead,
-    /// A node's answer counts for ticks that it cannot remember.
+    /// A node's answer counts even for ticks before its memory began.
     NoMemoryRule,
-    /// Ticks are due by the worker's own wall clock.
+    /// A tick is due when the worker's own wall clock reaches it.
     OwnWallClock,
-    /// The lease is not checked between *started* and the work.
+    /// The lease is not checked between the *started* record and the start of the work.
     NoLookBeforeWork,
-    /// A worker starts an open run on its claim alone, without a count of the attempt.
+    /// A worker starts an open run as soon as it has the claim, without a count of the attempt.
     SlotUncounted,
     /// A majority of grants overrules a *done* among the answers.
     DoneOverruled,

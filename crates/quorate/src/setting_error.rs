@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-/// A setting or a name that cannot be used: which one, its value, the reason and the fix.
+/// An error that says which setting or name cannot be used, with its value, the reason and the fix.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -20,7 +20,7 @@ pub struct SettingError {
 }
 
 impl SettingError {
-    /// An error about the setting `field`, whose value, as text, is `value`.
+    /// Returns an error about the setting `field`, whose value, as text, is `value`.
     pub(crate) fn new(
         field: impl Into<Cow<'static, str>>,
         value: impl Into<String>,
@@ -45,7 +45,7 @@ impl SettingError {
         &self.reason
     }
 
-    /// The change that makes it usable.
+    /// The change that makes the setting usable.
     pub fn fix(&self) -> &str {
         &self.fix
     }

@@ -1,4 +1,5 @@
-//! Acks are sent in batches: the task that holds the connection also sends all acks that are pending by then.
+//! Acks are sent in batches: the task that holds the connection sends its own ack together with all other pending
+//! acks.
 
 use super::{
     StreamError, StreamSource,
@@ -12,7 +13,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The most acks in one command.
+/// The maximum number of acks in one command.
 const BATCH_MAX: usize = 1000;
 /// The number of tries of an ack, and the pause before the second one, which doubles each time.
 const TRIES: u32 = 5;
@@ -35,7 +36,7 @@ impl Acks {
         Self { source, pending: Mutex::default(), connection: tokio::sync::Mutex::default() }
     }
 
-    /// Acknowledges the entry. If the future is dropped, the entry may be acknowledged or not.
+    /// Acknowledges the entry. If the future is dropped, the entry may or may not be acknowledged.
     pub(super) async fn ack(&self, id: &str) -> Result<(), StreamError> {
         let mut tries = 0;
         loop {
@@ -56,10 +57,10 @@ impl Acks {
         self.pending().push(PendingAck { id: id.to_owned(), result: result_tx });
         let mut connection = self.connection.lock().await;
         loop {
-            // Another task may have sent this ack while this one waited for the connection.
+            // Another task may have sent this ack while this task waited for the connection.
             match result.try_recv() {
                 Ok(result) => return result,
-                // The task that sent it was dropped before the reply arrived.
+                // The task that sent this ack was dropped before the reply arrived.
                 Err(oneshot::error::TryRecvError::Closed) => return Err(Cause::Closed),
                 Err(oneshot::error::TryRecvError::Empty) => self.flush(&mut connection).await,
             }
@@ -73,12 +74,13 @@ impl Acks {
             let most = pending.len().min(BATCH_MAX);
             pending.drain(..most).collect()
         };
-        // The connection is put back only after the reply: one that was abandoned halfway is not used again.
+        // The connection is put back only after the reply, so that a connection that was abandoned before its reply is
+        // not used again.
         let taken = connection.take();
         let sent = self.send(taken, &batch).await;
         let result = sent.map(|used| *connection = Some(used));
         for ack in batch {
-            // If the caller no longer waits, the entry is acknowledged all the same.
+            // Even if the caller no longer waits, the entry is acknowledged.
             let _ = ack.result.send(result.clone());
         }
     }

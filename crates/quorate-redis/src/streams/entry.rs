@@ -52,7 +52,7 @@ pub(super) fn of_autoclaim(value: Value) -> Result<Takeover, Cause> {
         return Err(unexpected("XAUTOCLAIM", &Value::Nil));
     };
     let next = id(next)?;
-    // Since Redis 7.
+    // Redis 7 and later report the deleted entries.
     let deleted = match parts.next() {
         Some(Value::Array(ids)) => ids.into_iter().map(id).collect::<Result<_, _>>()?,
         _ => Vec::new(),

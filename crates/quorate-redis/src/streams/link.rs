@@ -49,7 +49,7 @@ impl BrokerConnection {
         if login.database != 0 {
             connection.ask(redis::cmd("SELECT").arg(login.database)).await?;
         }
-        // A user that may not name its connections can read streams too.
+        // A user without permission to name its connections can still read streams.
         match connection.ask(redis::cmd("CLIENT").arg("SETNAME").arg("quorate-stream")).await {
             Ok(_) | Err(Cause::Denied(_)) => {}
             Err(cause) => return Err(cause),
@@ -89,7 +89,8 @@ impl BrokerConnection {
     }
 }
 
-/// Returns the cause for an error that the broker reported. Its user needs other permissions than a node's.
+/// Returns the cause for an error that the broker reported. The broker's user needs other permissions than a node's
+/// user.
 fn of_server(error: &ServerError) -> Cause {
     match error.code() {
         "NOPERM" => {

@@ -10,8 +10,8 @@ use std::{
 /// The fields of an entry: names and values, in order.
 pub type Fields = [(Vec<u8>, Vec<u8>)];
 
-/// An entry of a stream that was delivered to this consumer. While it lives, the same entry is not delivered
-/// again in this process.
+/// An entry of a stream that was delivered to this consumer. Until this value is dropped, the same entry is not
+/// delivered again in this process.
 pub struct StreamMessage {
     entry: Entry,
     id: Result<String, Arc<str>>,
@@ -24,8 +24,8 @@ pub(super) struct Shared {
     stream: Arc<str>,
     id_field: Option<Arc<str>>,
     check_payload: bool,
-    /// The ids of the messages that live. An entry that this source takes over from itself is not delivered
-    /// twice.
+    /// The ids of the messages that have not been dropped. So an entry that this source takes over from itself is not
+    /// delivered twice.
     live: Mutex<BTreeSet<String>>,
 }
 
@@ -35,8 +35,7 @@ impl StreamMessage {
         &self.entry.id
     }
 
-    /// Returns the fields. There are none if the entry was deleted, or the stream trimmed, while it was
-    /// pending.
+    /// Returns the fields. There are none if the entry was deleted or trimmed from the stream while it was pending.
     pub fn fields(&self) -> &Fields {
         self.entry.fields.as_deref().unwrap_or_default()
     }
@@ -52,8 +51,8 @@ impl StreamMessage {
         self.field(name).and_then(|value| str::from_utf8(value).ok())
     }
 
-    /// Returns whether the entry was deleted, or the stream trimmed, while it was pending. Nothing is left to
-    /// handle, so a consumer acknowledges it at once.
+    /// Returns whether the entry was deleted or trimmed from the stream while it was pending. Then nothing is left to
+    /// handle, so a consumer acknowledges the entry at once.
     pub fn is_deleted(&self) -> bool {
         self.entry.fields.is_none()
     }
@@ -109,7 +108,7 @@ impl Drop for StreamMessage {
 }
 
 impl fmt::Debug for StreamMessage {
-    // The fields may be secret, and are not printed.
+    // The fields may be secret, so they are not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamMessage")
             .field("stream", &self.shared.stream)
@@ -125,7 +124,7 @@ impl Shared {
         Self { acks, stream, id_field, check_payload: source.check_payload, live: Mutex::default() }
     }
 
-    /// Returns the entry as a message, unless a message of the same entry lives.
+    /// Returns the entry as a message, unless another message of the same entry has not been dropped yet.
     pub(super) fn deliver(self: &Arc<Self>, entry: Entry) -> Option<StreamMessage> {
         let fresh = self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.id.clone());
         fresh.then(|| StreamMessage {

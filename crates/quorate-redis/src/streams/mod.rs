@@ -31,11 +31,10 @@
 //!
 //! # What is not guaranteed
 //!
-//! The server of a stream is the user's broker, an ordinary Redis server and not a node of the quorum:
-//! entries that it loses are lost. A group delivers an entry to several consumers if one is slow; the claim
-//! makes sure that one of them handles it. An entry whose ack did not arrive is delivered again, and the
-//! claim then reports that it is done. Entries arrive in the stream's order only as long as none is
-//! redelivered.
+//! The server of a stream is the user's broker, an ordinary Redis server and not a node of the quorum: entries that it
+//! loses are lost. A group may deliver an entry to several consumers if the first of them is slow; the claim makes
+//! sure that one of them handles it. An entry whose ack did not arrive is delivered again, and the claim then reports
+//! that it is done. Entries arrive in the stream's order only as long as no entry is redelivered.
 
 mod acks;
 mod entry;

@@ -14,7 +14,8 @@ const SEARCH_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     search_interval: Duration,
-    /// The last of its own pending entries that it received; `None` once it has received all.
+    /// The last of the consumer's own pending entries that it has received again; `None` once it has received all of
+    /// them.
     own: Option<String>,
     /// The position in the pending entries of all consumers; `None` between two searches.
     cursor: Option<String>,
@@ -45,12 +46,13 @@ impl Plan {
             (Some(after), _) => Step::Own(after.clone()),
             (None, Some(from)) => Step::Takeover(from.clone()),
             (None, None) if self.next_search <= now => Step::Takeover(first()),
-            // At least one millisecond: zero would block without limit.
+            // The time is at least one millisecond: zero would block without limit.
             (None, None) => Step::New(block.min(now.until(self.next_search)).max(Duration::from_millis(1))),
         }
     }
 
-    /// Handles the own pending entries that were read: `last` is the last of them, `None` if there were none.
+    /// Handles a read of the consumer's own pending entries. `last` is the last entry that was read, `None` if there
+    /// was none.
     pub(super) fn on_own(&mut self, last: Option<String>) {
         self.own = last;
         self.failures = 0;
@@ -78,7 +80,7 @@ impl Plan {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Returns the pause before connecting. The caller shortens it by a random share.
+    /// Returns the pause before connecting. The caller shortens the pause by a random part of it.
     pub(super) fn pause(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,

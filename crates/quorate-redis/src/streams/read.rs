@@ -19,8 +19,8 @@ pub(super) struct StreamReader {
     connection: Option<BrokerConnection>,
     /// Entries that were read and not requested yet.
     ready: VecDeque<Entry>,
-    /// Set once the group exists. If the group is lost after that, entries that it never delivered may be
-    /// lost with it.
+    /// Set once the group exists. If the group is lost after that, the new group must begin at the first entry: there
+    /// may be entries that the lost group never delivered.
     group_exists: bool,
 }
 
@@ -30,7 +30,7 @@ impl StreamReader {
         Self { source, shared, plan, connection: None, ready: VecDeque::new(), group_exists: false }
     }
 
-    /// Returns the next entry, or an error, after which it may be called again.
+    /// Returns the next entry, or an error. After an error, the caller may call this again.
     pub(super) async fn next(&mut self) -> Result<StreamMessage, StreamError> {
         loop {
             while let Some(entry) = self.ready.pop_front() {
@@ -47,7 +47,8 @@ impl StreamReader {
     }
 
     async fn fill(&mut self) -> Result<(), Cause> {
-        // The connection is put back only after the reply: one that was abandoned halfway is not used again.
+        // The connection is put back only after the reply, so that a connection that was abandoned before its reply is
+        // not used again.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -82,7 +83,7 @@ impl StreamReader {
     async fn connect(&mut self) -> Result<BrokerConnection, Cause> {
         let env = self.source.env();
         let pause = self.plan.pause();
-        // Workers that lost the server at the same time reconnect at different times.
+        // The random part makes workers that lost the server at the same time reconnect at different times.
         env.sleep(pause - env.random_below(pause / 2)).await;
         let mut connection = BrokerConnection::open(&self.source).await?;
         let from = if self.source.begin == Begin::New && !self.group_exists { "$" } else { "0" };

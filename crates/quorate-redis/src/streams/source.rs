@@ -10,8 +10,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::StreamMessage;
 
-/// The longest time for which one read blocks. It also limits how late a silently broken connection is
-/// noticed.
+/// The longest time for which one read blocks. It also limits how long it takes to notice a silently broken
+/// connection.
 const BLOCK_MAX: Duration = Duration::from_secs(5);
 
 /// A consumer of one group of one Redis stream.
@@ -57,8 +57,8 @@ impl StreamSource {
         Ok(Self::on(RedisNode::parse(url)?, stream, group))
     }
 
-    /// Like [`new`](Self::new), for a server with a password file or certificates of its own. The node's
-    /// prefix has no meaning here.
+    /// Returns the same source as [`new`](Self::new), for a server with a password file or certificates of its own.
+    /// The node's prefix has no meaning here.
     pub fn on(server: RedisNode, stream: &str, group: &str) -> Self {
         Self {
             consumer: format!("quorate-{:08x}", server.env().random() >> 32).into(),
@@ -73,9 +73,8 @@ impl StreamSource {
         }
     }
 
-    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process
-    /// may use it. The group remembers every name forever, so a name should not be new each time, as the
-    /// default is.
+    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process may use
+    /// it. The group remembers every name forever, so use a fixed name; the default name is a new one at each start.
     #[must_use]
     pub fn consumer(mut self, name: &str) -> Self {
         self.consumer = name.into();
@@ -107,17 +106,17 @@ impl StreamSource {
         self
     }
 
-    /// Sets the idle time after which a pending entry is taken over. It should be at least the claims' TTL;
-    /// otherwise other consumers take over entries that a slow handler still holds, and find them claimed.
-    /// Default 30 s, at least 10 ms.
+    /// Sets the idle time after which a pending entry is taken over. It should be at least the claims' TTL; otherwise
+    /// other consumers take over entries that a slow handler still holds, and find their messages claimed. Default 30
+    /// s, at least 10 ms.
     #[must_use]
     pub fn min_idle(mut self, time: Duration) -> Self {
         self.min_idle = time.max(Duration::from_millis(10));
         self
     }
 
-    /// Sets the number of entries of one read, at least one. Entries that were read and not requested are
-    /// pending for this consumer. Default 32.
+    /// Sets the number of entries of one read, at least one. Entries that were read and that the caller has not
+    /// requested yet are pending for this consumer. Default 32.
     #[must_use]
     pub fn batch(mut self, most: usize) -> Self {
         self.batch = most.max(1);

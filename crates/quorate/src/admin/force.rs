@@ -9,7 +9,7 @@ use crate::{
 /// The result of [`Quorum::force_release`].
 #[derive(Clone, Debug)]
 pub struct ForcedRelease {
-    /// The number of nodes on which the owner held the resource and no longer does.
+    /// The number of nodes on which the owner held the resource and has now been removed.
     pub freed: usize,
     /// The number of nodes that answered: on these the owner no longer holds the resource.
     pub clear: usize,
@@ -18,7 +18,7 @@ pub struct ForcedRelease {
 }
 
 impl ForcedRelease {
-    /// Returns whether a majority is free of the owner, so that another may acquire.
+    /// Returns whether a majority is free of the owner, so that another client may acquire the resource.
     pub fn is_clear(&self) -> bool {
         self.clear >= self.report.needed()
     }
@@ -28,22 +28,24 @@ impl Quorum {
     /// Force-releases `resource` on every node where `owner` holds it, without notifying the holder. It compares and deletes
     /// by the owner token that an [inspection](Quorum::inspect) returned, so no other holder is affected.
     ///
-    /// **The holder is not notified.** It considers its lease valid until its next renewal, at most a third of its TTL later.
-    /// Until then another worker may hold the resource too. If no majority is free, or the holder renews in between, it
-    /// sets its keys again. Only a sink that compares fencing tokens is safe from both. Use it for a holder that is known
-    /// to be dead or stuck, and for keys without a TTL that other clients left. If the holder is running, send it a
-    /// request instead: [`Observer::ask_to_resign`](crate::election::Observer::ask_to_resign).
+    /// **The holder is not notified.** It considers its lease valid until its next renewal, at most a third of its TTL
+    /// later. Until then another worker may hold the resource too. If no majority is free, or the holder renews before
+    /// another worker acquires, the holder sets its keys again. Only a sink that compares fencing tokens is safe in
+    /// both cases. Use it for a holder that is known to be dead or stuck, and for keys without a TTL that other
+    /// clients left. If the holder is running, send it a request instead:
+    /// [`Observer::ask_to_resign`](crate::election::Observer::ask_to_resign).
     ///
-    /// All readers share the name [`Owner::READERS`]: releasing it releases every reader, also later ones. Each node is asked
-    /// once, within the node timeout.
+    /// All readers share the name [`Owner::READERS`]: releasing that name releases every reader, also readers that
+    /// acquire later. Each node is asked once, within the node timeout.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the resource released on some nodes or on none.
+    /// If the future is dropped, the resource is released on some nodes or on none.
     #[doc(hidden)]
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let pool = self.pool();
         let (sender, mut votes) = vote_channel();
-        // Sent once and never later: all readers share a name, so a late release would free later readers.
+        // The release is sent once and never repeated: all readers share a name, so a late release would free later
+        // readers.
         for node in 0..pool.len() {
             let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
             pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: 0 });

@@ -11,8 +11,8 @@ const LOOKS_MAX: usize = 4;
 /// The pause between two such reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Ends the lease and frees the message. If a majority does not confirm this, reads who owns the message
-/// now.
+/// Ends the lease and frees the message. If a majority does not confirm the release, reads which worker owns the
+/// message now.
 pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
     let pool = lease.inner().pool();
     let (sender, mut votes) = vote_channel();
@@ -46,7 +46,7 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
             (None, InspectTarget::Of(holder)) if holder != lease.owner() => {
                 return Err(ClaimError::TakenOver { holder: holder.clone() });
             }
-            // A majority still names this worker: its releases are under way.
+            // A majority still names this worker, since its releases have not arrived yet.
             (None, InspectTarget::Of(_)) => break,
             (None, InspectTarget::Nobody) => return Ok(()),
             (None, InspectTarget::Unknown) => {}

@@ -3,12 +3,12 @@
 //!
 //! # What is not guaranteed
 //!
-//! A node that loses its data loses its counts, and then more attempts than the limit may begin. An attempt
-//! that won a majority but never began stays counted if its count could not be withdrawn. This happens if
-//! its worker crashed before it knew that a majority had granted it, lost the claim, had no confirmation
-//! yet that a node counted it, or could not reach that node again. So a message may be given up after fewer
-//! handlers than the limit, but not after fewer won attempts. If too few nodes answer, it is unknown
-//! whether another payload is stored ([`Payload::Unknown`]).
+//! A node that loses its data loses its counts, and then more attempts than the limit may begin. An attempt that won a
+//! majority but never began stays counted if its count could not be withdrawn. There are four such cases. The worker
+//! crashed before it knew that a majority had granted the attempt. The worker lost the claim. A node's confirmation of
+//! the count had not arrived yet. The worker could not reach that node again. So a message may be given up after fewer
+//! handlers than the limit, but not after fewer won attempts. If too few nodes answer, it is unknown whether another
+//! payload is stored ([`Payload::Unknown`]).
 //!
 //! # The rule
 //!
@@ -24,11 +24,11 @@
 //!
 //! # Withdrawal
 //!
-//! The count of an attempt that is known not to begin is withdrawn ahead of its claim's release. It is sent
-//! to nodes that confirmed the count. A node applies it if the worker is still the owner and exactly that
-//! count is stored. (On other nodes the same count may belong to another worker, whose attempt begins.) If
-//! a majority has counted the attempt and it is then cancelled, the count is withdrawn on every node. If
-//! two workers race to write the same count, one attempt more than the limit may begin in that case.
+//! The count of an attempt that is known not to begin is withdrawn ahead of its claim's release. It is sent to nodes
+//! that confirmed the count. A node applies it if the worker is still the owner and exactly that count is stored. (On
+//! nodes that did not confirm it, the same count may belong to another worker, whose attempt begins.) If a majority
+//! has counted the attempt and it is then cancelled, the count is withdrawn on every node. If two workers race to
+//! write the same count, one attempt more than the limit may begin when the count is withdrawn.
 //!
 //! A node whose count returns to zero forgets the payload as well. A payload excludes others once a
 //! majority stores it, which is true of every attempt that began. A payload that only a minority stores

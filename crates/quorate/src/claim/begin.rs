@@ -1,5 +1,5 @@
-//! The step between a claim that was acquired and its handler: whether the attempt may begin, its count on a majority, and the
-//! withdrawal of that count where the handler never started.
+//! The step between the acquisition of a claim and its handler. It decides whether the attempt may begin, counts the
+//! attempt on a majority, and withdraws that count if the handler never starts.
 
 use super::Fingerprint;
 use crate::{
@@ -13,7 +13,7 @@ use std::{mem, sync::Arc, time::Duration};
 
 /// A message that was acquired.
 pub(super) struct AcquiredMessage {
-    /// Its index in the batch.
+    /// The message's index in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
     /// The attempts and payloads that the granting nodes had counted before.
@@ -23,13 +23,13 @@ pub(super) struct AcquiredMessage {
 
 /// The decision on an acquired message.
 pub(super) enum Beginning {
-    /// Its handler may start.
+    /// The message's handler may start.
     Attempt(Start),
-    /// The limit of attempts is reached. The claim is held, so that the message can be handed over.
+    /// The limit of attempts is reached. The claim is held, so that the message can be handed to the dead-letter hook.
     GivenUp(Start),
     /// An attempt with another payload began before; the claim has been released.
     OtherPayload(Arc<str>),
-    /// Another worker holds it by now, has completed it, or has counted as many attempts.
+    /// Another worker holds the message by now, has completed it, or has counted at least as many attempts.
     Overtaken,
     /// Too few nodes counted the attempt, or reported a payload; the claim has been released.
     Uncounted(NoMajority),
@@ -38,7 +38,7 @@ pub(super) enum Beginning {
 /// An attempt, started or given up.
 pub(super) struct Start {
     pub(super) lease: Lease,
-    /// The number of this attempt; of a message that is given up, the number of attempts.
+    /// The number of this attempt. If the message is given up, the number of attempts that had begun.
     pub(super) attempt: u32,
     /// The fingerprint that was given, or is stored.
     pub(super) payload: Option<Arc<str>>,
@@ -47,8 +47,8 @@ pub(super) struct Start {
     pub(super) counted: bool,
 }
 
-/// Withdraws the count of an attempt whose handler never started. It is sent ahead of the claim's release, without waiting.
-/// Where a node misses it, or the claim is lost before, the attempt stays counted.
+/// Withdraws the count of an attempt whose handler never started. It is sent ahead of the claim's release, without
+/// waiting. If a node misses the withdrawal, or the claim is lost before, the attempt stays counted.
 pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
     let pool = lease.inner().pool();
     let nodes = (0..pool.len()).filter(|node| at(*node));
@@ -62,11 +62,12 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
     }));
 }
 
-/// Decides on each acquired message. If there is a limit or a payload, counts each attempt that may begin
-/// on a majority.
+/// Decides on each acquired message. If there is an attempt limit or a payload, counts on a majority each attempt that
+/// may begin.
 ///
 /// # Cancel safety
-/// Dropping it releases all of them. A count that a node has confirmed is withdrawn; the others stay.
+/// Dropping the future releases all of them. Counts that a node has confirmed are withdrawn; counts without a
+/// confirmation stay.
 pub(super) async fn begin(
     inner: &Arc<QuorumInner>,
     acquired: Vec<AcquiredMessage>,
@@ -118,7 +119,7 @@ impl AcquiredMessage {
         self.payload.as_ref().map(Fingerprint::text)
     }
 
-    /// Returns whether a granting node knows another payload. It may be that of an attempt that never began.
+    /// Returns whether a granting node stores another payload. That payload may belong to an attempt that never began.
     fn is_doubtful(&self) -> bool {
         let given = self.given();
         given.is_some()
@@ -166,11 +167,11 @@ pub(super) async fn payloads(
 /// One attempt that is being counted. Dropping it withdraws the count, unless the attempt has begun.
 struct Counting {
     at: usize,
-    /// None once it has begun.
+    /// `None` once the attempt has begun.
     start: Option<Start>,
     keep: Duration,
     outcomes: Vec<NodeOutcome>,
-    /// The nodes that have counted it.
+    /// The nodes that have counted the attempt.
     counted: Vec<usize>,
     /// The number of nodes where another worker holds the claim by now, where it is done, or where another
     /// attempt has counted as many.
@@ -181,7 +182,8 @@ struct Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(Start { lease, attempt, .. }) = &self.start {
-            // A node that has not confirmed the count may store the same count of another worker.
+            // Withdraw the count only on nodes that have confirmed it: another node may store the same count for
+            // another worker.
             withdraw_count(lease, *attempt, self.keep, |node| self.counted.contains(&node));
         }
     }

@@ -19,13 +19,14 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The number of ids in one chunk of a batch.
 pub(super) const CHUNK: usize = 256;
-/// The number of chunks of a batch that are in flight at once: the nodes work on one while another is read or written here. More
-/// would queue more at the nodes than they serve within a node timeout.
+/// The number of chunks of a batch that are in flight at once: the nodes process one chunk while this worker prepares
+/// or reads another. With more, the nodes would queue more requests than they can serve within a node timeout.
 pub(super) const CHUNKS_AT_ONCE: usize = 2;
 /// The number of dead letters of one batch that are handed over at a time.
 const HOOKS_MAX: usize = 16;
 
-/// Claims on the messages of one set (a queue, a topic): of several copies that receive a message, one handles it.
+/// Claims on the messages of one set (a queue, a topic): of several copies of a service that receive a message, one
+/// handles it.
 ///
 /// ```
 /// use quorate::{Claims, Quorum, node::MemoryNode};
@@ -75,8 +76,9 @@ impl Claims {
 
     lease_options!();
 
-    /// Sets how long a message is known to be done, and how long its attempts are counted after the last one began. Default
-    /// 24 hours. It must be longer than any redelivery, and at least the TTL.
+    /// Sets how long the nodes remember that a message is done, and how long they keep the count of its attempts after
+    /// the last attempt began. Default 24 hours. It must be longer than the time after which the source may still
+    /// redeliver a message, and at least the TTL.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -96,18 +98,20 @@ impl Claims {
         self
     }
 
-    /// Sets how long a message stays given up once a hook has taken it. The default is
-    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has taken stays
-    /// given up for as long as its attempts are counted.
+    /// Sets how long a message stays given up after a dead-letter hook has handled it. The default is
+    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has handled stays given up for
+    /// as long as its attempts are counted.
     pub fn dead_letter_retention(mut self, time: Duration) -> Self {
         self.dead_letter_retention = Some(time);
         self
     }
 
-    /// Sets the hook for messages that are given up, which may write a row to a table or a message to another queue. It runs
-    /// under the claim that found the limit reached, which is extended meanwhile, so one worker runs it. If that worker crashes
-    /// or the hook fails, the next claim runs it again: it must tolerate that. Its result is kept as the note. Without a hook
-    /// the message waits for one: each claim on it reports that it is given up, and records nothing.
+    /// Sets the hook for messages that are given up, which may write a row to a table or a message to another queue.
+    /// The hook runs under the claim that found the limit reached. That claim is extended meanwhile, so that only one
+    /// worker runs the hook. If the worker crashes or the hook fails, the next claim runs the hook again, so the hook
+    /// must tolerate a repetition. The hook's result is stored as the note of the dead letter. Without a hook the
+    /// message stays available for a later one: each claim on the message reports that it is given up, and records
+    /// nothing.
     pub fn dead_letter<H, F, T, E>(mut self, hook: H) -> Self
     where
         H: Fn(DeadLetter) -> F + Send + Sync + 'static,
@@ -136,11 +140,11 @@ impl Claims {
     /// Claims one message.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used, where too few nodes answered or may vote, and where the id was
-    /// used with another payload. A message that another worker holds, or has handled, is not an error.
+    /// [`ClaimError`] for an id or settings that cannot be used, if too few nodes answered or may vote, and if the id
+    /// was used with another payload. A message that another worker holds, or has handled, is not an error.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
+    /// Safe: a dropped attempt sends its releases after its own requests.
     pub async fn claim<'a>(&self, message: impl Into<MessageId<'a>>) -> Result<ClaimOutcome, ClaimError> {
         self.claim_one(message.into()).await?.outcome
     }
@@ -148,15 +152,15 @@ impl Claims {
     /// Claims many messages, thousands if need be, and returns an outcome for each id, in their order. They
     /// are sent in chunks of 256, two at a time; each chunk takes a few script calls for each node.
     ///
-    /// An id that is given twice is in progress the second time.
+    /// If an id is given twice, its second outcome is *in progress*.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used: nothing has been claimed then, so one bad id refuses them all
-    /// (check ids that you do not trust with [`Resource::claim`] first). An error of one id (too few nodes answered for it,
-    /// another payload) is the outcome of that id alone.
+    /// [`ClaimError`] for an id or settings that cannot be used. In that case nothing has been claimed: one bad id
+    /// refuses the whole call. Check ids that you do not trust with [`Resource::claim`] first. An error of one id (too
+    /// few nodes answered for it, another payload) is the outcome of that id alone.
     ///
     /// # Cancel safety
-    /// Safe: dropped attempts post their releases behind their own requests, and what was claimed is abandoned.
+    /// Safe: dropped attempts send their releases after their own requests, and what was claimed is abandoned.
     pub async fn claim_many<'a, M: Into<MessageId<'a>>>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -273,7 +277,7 @@ impl Claims {
         let (places, given): (Vec<_>, Vec<_>) = places.iter().filter_map(given).unzip();
         let looks = payloads(self.quorum.pool(), &given).await;
         for (at, (payload, _)) in places.into_iter().zip(looks) {
-            // Where the payload is not known for certain the message is in progress: the caller will try again.
+            // If the payload is not known for certain, the message counts as in progress: the caller will try again.
             if let Payload::Other(other) = payload {
                 let error = asked[at].other_payload(Fingerprint::from_node(&other));
                 verdicts[at] = Some(Verdict::of(Err(error)));
@@ -323,7 +327,7 @@ impl Claims {
                 ));
             }
         }
-        // The counter of a claim expires with its record, but not before it can be seeded again.
+        // The claim's counter is kept as long as its record, and at least until a new counter may be started.
         let keep = self.retention.max(params.ttl * 2).max(self.quorum.config().reseed_after());
         Ok(LeaseParams { keep, ..params })
     }
@@ -348,7 +352,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Returns the stored fingerprint, if it is that of another payload.
+    /// Returns the stored fingerprint, if it belongs to another payload.
     fn other(&self, stored: Option<&Arc<str>>) -> Option<Fingerprint> {
         let stored = Fingerprint::from_node(stored?);
         self.payload.as_ref().filter(|given| **given != stored).map(|_| stored)

@@ -20,9 +20,9 @@ pub(super) struct Ending<'a> {
     pub(super) retention: Duration,
 }
 
-/// Ends the leases, which are all of one quorum, and records that their messages are done. The leases are
-/// not released first, so that no worker can claim a message in between. Returns a result for each, in
-/// their order: the record, and the number of nodes that have stored it.
+/// Ends the leases, which all belong to one quorum, and records that their messages are done. The leases are not
+/// released first, so that no worker can claim a message in between. Returns a result for each, in their order: the
+/// record, and the number of nodes that have stored it.
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usize), ClaimError>> {
     let Some(first) = endings.first() else { return Vec::new() };
     let pool = Arc::clone(first.lease.inner().pool());
@@ -65,7 +65,7 @@ async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
 /// The current state of a message, as it concerns a worker whose claim on it may have expired.
 #[derive(Debug)]
 enum Found {
-    /// The worker may record it as done.
+    /// The worker may record the message as done.
     Free,
     Over(ClaimError),
     /// Too few nodes have answered to decide.
@@ -80,15 +80,16 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         InspectTarget::Of(holder) if holder != owner => {
             Found::Over(ClaimError::TakenOver { holder: holder.clone() })
         }
-        // Only another owner makes the result unknown. If only the worker's own claim is short of a
-        // majority, it may record.
+        // The result is unknown only if another owner may have a majority. If no other worker may hold the message,
+        // the worker may record its result, even if its own claim has no majority.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(ClaimError::Superseded),
         _ => Found::Free,
     }
 }
 
-/// Returns whether another worker may hold it at a majority, depending on the nodes that have not answered.
+/// Returns whether another worker may hold the message at a majority, if the nodes that have not answered are counted
+/// for it.
 fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
     let away = nodes - look.answered;
     look.named.iter().any(|(other, times)| other != owner && times + away >= majority(nodes))
@@ -98,7 +99,7 @@ fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
 /// answers, so that as many nodes as possible store it.
 async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     let now = pool.env().now();
-    // A claim that expired while the owners of others were read is checked in the next round.
+    // A claim that expired while the owners of other messages were read is checked in the next round.
     let known = |one: &Completing<'_>| one.seen || !one.is_late(now);
     let open = |one: &&mut Completing<'_>| !one.is_settled() && known(one);
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
@@ -119,13 +120,13 @@ async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(|node| pool.epoch(node)));
 }
 
-/// One completion under way.
+/// The completion of one claim, in progress.
 struct Completing<'a> {
     lease: &'a Lease,
     record: DoneRecord,
     retention: Duration,
-    /// The end of the claim's validity, before which no other worker can hold the message. `None` if it had
-    /// ended before.
+    /// The end of the claim's validity, before which no other worker can hold the message. `None` if the validity had
+    /// ended before the completion began.
     ours_until: Option<BootTime>,
     /// True if the last check found that an expired claim may still be recorded.
     seen: bool,
@@ -166,7 +167,7 @@ impl<'a> Completing<'a> {
     fn end(self, pool: &NodePool) -> Result<(Done, usize), ClaimError> {
         let Self { lease, record, votes, verdict, .. } = self;
         match verdict {
-            // No request was sent. The caller still holds the claim, and drops it.
+            // No request was sent. The caller still holds the claim, which ends when the caller drops it.
             Some(Err(too_long @ ClaimError::TooLong { .. })) => Err(too_long),
             Some(verdict) => {
                 // Frees the message on nodes that did not store the record (because their marker changed,
@@ -182,7 +183,7 @@ impl<'a> Completing<'a> {
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
-    /// For each node that has recorded it, the memory epoch of the node at that time.
+    /// For each node that has stored the done record, the node's memory epoch at that time.
     recorded: Vec<Option<u64>>,
     /// The number of nodes where a later claim has been counted and has ended.
     superseded: usize,

@@ -14,7 +14,8 @@ pub struct DeadLetter {
     pub id: Arc<str>,
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The claim under which it is handed over: its token, and whether this worker still holds it.
+    /// The claim under which the message is handed over. It gives the token, and whether this worker still holds the
+    /// claim.
     pub claim: ClaimHandle,
 }
 
@@ -52,9 +53,9 @@ impl fmt::Debug for Hook {
 }
 
 impl Claims {
-    /// Hands a message to the hook, under the claim that found its limit reached, and records that the hook
-    /// has taken it. Without a hook nothing is recorded: the next claim of a worker that has one hands the
-    /// message over.
+    /// Hands a message to the hook, under the claim that found its limit reached, and records that the hook has
+    /// handled it. Without a hook nothing is recorded: the next claim of a worker that has a hook hands the message
+    /// over.
     pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
         let (id, attempts, handle) = (Arc::clone(claim.id()), claim.attempt(), claim.handle());
         let mut dead = DeadLettered { attempts, at: None, note: "".into() };

@@ -33,7 +33,7 @@ pub enum ClaimError {
     /// The id or the settings cannot be used; too few nodes answered, or may vote.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The id was used with another payload before: two messages share an id, or one was changed on its way.
+    /// The id was used with another payload before: two messages share an id, or one was changed in transit.
     #[error(
         "the message id {id:?} was claimed with the payload {stored} before, and is now given with {given}: one id is \
          for one payload. Give the other message an id of its own, or, if the first was a mistake, reset it (Claims::reset)"
@@ -84,11 +84,11 @@ pub enum ClaimError {
         /// The maximum length, in bytes.
         most: usize,
     },
-    /// Too few nodes confirmed it.
+    /// Too few nodes confirmed the call's change. The meaning depends on the call.
     ///
     /// - *Complete*: the message may be handled again once the claim has expired. If the claim had expired before, and too
     ///   few nodes reported the current owner, no node was asked to record it.
-    /// - *Abandon*: the claim has ended all the same, and the message is free once the TTL is over.
+    /// - *Abandon*: even then the claim has ended, and the message is free once the TTL is over.
     /// - *Reset*: nodes that have not been reset may still report the message as given up. Try again.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),

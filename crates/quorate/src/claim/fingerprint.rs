@@ -41,7 +41,7 @@ impl Fingerprint {
         Self(Arc::clone(text))
     }
 
-    /// Returns its hexadecimal digits.
+    /// Returns the fingerprint's hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -36,13 +36,14 @@ pub struct Claim {
     id: Arc<str>,
     retention: Duration,
     payload: Option<Arc<str>>,
-    /// True if it is held only to hand the message over.
+    /// True if the claim is held only to hand the message to the dead-letter hook.
     given_up: bool,
-    /// True if it is counted and no handler has started: if it is dropped now, the count is withdrawn.
+    /// True if the attempt is counted and no handler has started. If the claim is dropped then, the count is
+    /// withdrawn.
     not_started: bool,
 }
 
-/// A view of a claim, for the code that handles the message. Clones keep nothing alive.
+/// A view of a claim, for the code that handles the message. A clone does not prolong the claim.
 #[derive(Clone)]
 pub struct ClaimHandle {
     lease: Arc<Lease>,
@@ -62,7 +63,7 @@ impl Claim {
         self
     }
 
-    /// Returns the same claim, held only to hand the message over.
+    /// Returns the same claim, held only to hand the message to the dead-letter hook.
     pub(super) fn given_up(mut self) -> Self {
         self.given_up = true;
         self
@@ -82,8 +83,8 @@ impl Claim {
     }
 
     /// Returns the number of this attempt on the message, from one. It is always one where neither
-    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not
-    /// counted then. It may start from one again after nodes lost their data.
+    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not counted then. The
+    /// count may start from one again after nodes lost their data.
     pub fn attempt(&self) -> u32 {
         self.handle.attempt()
     }
@@ -106,16 +107,17 @@ impl Claim {
         self.handle.fencing_token()
     }
 
-    /// Records on every node that the message is done, with a small result, and ends the claim. It is retried until a majority
-    /// has the record, for the claim's TTL at most. Completing an expired claim first checks the current owner, and writes
-    /// nothing if another worker holds the message by then. Returns the number of nodes that have recorded it: at least a majority.
+    /// Records on every node that the message is done, with a small result, and ends the claim. The call is retried
+    /// until a majority has stored the record, for the claim's TTL at most. If the claim has expired, the call first
+    /// checks the current owner, and writes nothing if another worker holds the message by then. Returns the number of
+    /// nodes that have recorded it: at least a majority.
     ///
     /// # Errors
     /// [`ClaimError`]. Without a majority the message may be handled again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the message recorded on some nodes or on none; where on none, it is claimed until
-    /// its TTL ends, and then free.
+    /// If the future is dropped, the message is recorded on some nodes or on none. If on none, the message stays
+    /// claimed until the TTL ends, and is then free.
     pub async fn complete(self, result: &str) -> Result<usize, ClaimError> {
         self.record(result).await.map(|(_, nodes)| nodes)
     }
@@ -137,8 +139,8 @@ impl Claim {
     /// Frees the message, so that another worker may claim it at once. The attempt stays counted.
     ///
     /// # Errors
-    /// [`ClaimError`] where another worker holds it by now, or has completed it, which this call does not change; and where
-    /// too few nodes answered: the claim has ended all the same, and the message is free once the TTL is over.
+    /// [`ClaimError`] if another worker holds the message by now, or has completed it; this call does not change that.
+    /// Also if too few nodes answered: the claim has ended even then, and the message is free once the TTL is over.
     ///
     /// # Cancel safety
     /// The claim ends at the first poll, or at the drop of the future.
@@ -150,10 +152,10 @@ impl Claim {
     /// instance at a shutdown: the attempt does not count. A node that is unreachable may still count it.
     ///
     /// # Errors
-    /// As of [`Claim::abandon`].
+    /// The same as for [`Claim::abandon`].
     ///
     /// # Cancel safety
-    /// As of [`Claim::abandon`].
+    /// The same as for [`Claim::abandon`].
     pub async fn cancel_before_start(self) -> Result<(), ClaimError> {
         let lease = &self.handle.lease;
         if lease.is_valid() {
@@ -180,7 +182,7 @@ impl Drop for Claim {
         if self.not_started {
             withdraw_count(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
         }
-        // After a completion or an abandonment the renewer does not know the lease any more, and this has no effect.
+        // After a completion or an abandonment the renewer no longer has the lease, and this call has no effect.
         self.handle.lease.post_release(None);
     }
 }

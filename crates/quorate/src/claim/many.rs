@@ -13,8 +13,8 @@ impl Claim {
     /// few script calls for each node. Returns a result for each id, in their order.
     ///
     /// # Cancel safety
-    /// As of [`Claim::complete`]: dropping it leaves some messages recorded. Claims whose completion has not
-    /// begun are abandoned.
+    /// The same as for [`Claim::complete`]: if the future is dropped, some messages may be recorded. Claims whose
+    /// completion has not begun are abandoned.
     pub async fn complete_many<R: AsRef<str>>(
         claims: impl IntoIterator<Item = (Claim, R)>,
     ) -> Vec<(Arc<str>, Result<usize, ClaimError>)> {
@@ -37,7 +37,7 @@ impl Claim {
     /// id, in their order.
     ///
     /// # Cancel safety
-    /// Dropping it still abandons every claim.
+    /// Even if the future is dropped, every claim is abandoned.
     pub async fn abandon_many(
         claims: impl IntoIterator<Item = Claim>,
     ) -> Vec<(Arc<str>, Result<(), ClaimError>)> {

@@ -22,7 +22,7 @@ impl<'a> MessageId<'a> {
     /// Creates the id from bytes of UTF-8.
     ///
     /// # Errors
-    /// [`SettingError`] if they are not UTF-8. Binary ids can be given in hexadecimal digits, for instance.
+    /// [`SettingError`] if the bytes are not UTF-8. A binary id can be written in hexadecimal digits, for instance.
     pub fn from_utf8(id: &'a [u8]) -> Result<Self, SettingError> {
         match std::str::from_utf8(id) {
             Ok(id) => Ok(Self::new(id)),
@@ -36,7 +36,7 @@ impl<'a> MessageId<'a> {
         self.fingerprint(Fingerprint::of(payload))
     }
 
-    /// Adds this fingerprint of its payload.
+    /// Adds this fingerprint of the message's payload.
     pub fn fingerprint(self, payload: Fingerprint) -> Self {
         Self { payload: Some(payload), ..self }
     }

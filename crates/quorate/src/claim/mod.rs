@@ -18,10 +18,9 @@
 //! attempt whose handler never started is withdrawn. The attempt stays counted if its worker crashed at
 //! that moment, lost the claim, got no answer from a node, or dropped the call before that answer.
 //!
-//! A different payload under the same id is detected from the moment an attempt began on a majority until
-//! the retention ends. If two workers race, one may get *in progress* first. After a
-//! [reset](Claims::reset), a node that was unreachable at the time may still report the message as given
-//! up.
+//! A different payload under the same id is detected from the moment an attempt began on a majority until the
+//! retention ends. If two workers race, one of them may get *in progress* first, and the error at its next claim.
+//! After a [reset](Claims::reset), a node that was unreachable at the time may still report the message as given up.
 //!
 //! # States
 //!
@@ -65,9 +64,9 @@
 //!
 //! # Size
 //!
-//! Measured with MEMORY USAGE on redis-server 7.0.15, for ids of 36 characters in a set whose name has six,
-//! and a worker name of nine. The figures are bytes on *each* node, where one key stores all data of a
-//! claim. The server's own tables add about 60 bytes for each key.
+//! Measured with MEMORY USAGE on redis-server 7.0.15, for ids of 36 characters in a set whose name has six, and a
+//! worker name of nine. The figures are bytes on *each* node, where one key stores all data of a claim. The server's
+//! own tables add about 60 bytes for each key.
 //!
 //! | state of the message | bytes |
 //! | --- | --- |

@@ -8,16 +8,16 @@ use std::{sync::Arc, time::Duration};
 pub enum ClaimOutcome {
     /// This worker may handle the message.
     Claimed(Claim),
-    /// Another worker is handling it.
+    /// Another worker is handling the message.
     InProgress {
-        /// The time after which it may be free, as the nodes report it.
+        /// The time after which the message may be free, as the nodes report it.
         retry_after: Option<Duration>,
-        /// The other worker, where a majority names the same one.
+        /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
     },
-    /// It has been handled.
+    /// The message has been handled.
     Done(Done),
-    /// The attempt limit is reached and no attempt has completed it: the message is given up.
+    /// The attempt limit is reached and no attempt has completed the message: it is given up.
     DeadLettered(DeadLettered),
 }
 
@@ -48,21 +48,21 @@ pub enum ClaimOutcome {
 pub enum Processed {
     /// Handled here, and recorded as done.
     Handled,
-    /// Another worker is handling it.
+    /// Another worker is handling the message.
     InProgress {
-        /// The time after which it may be free, as the nodes report it.
+        /// The time after which the message may be free, as the nodes report it.
         retry_after: Option<Duration>,
     },
-    /// It had been handled before.
+    /// The message had been handled before.
     AlreadyDone(Done),
-    /// It has been given up.
+    /// The message has been given up.
     DeadLettered(DeadLettered),
 }
 
 impl Processed {
-    /// Returns whether the message may be acknowledged to its source: it has been handled, here or before, or the dead-letter
-    /// hook has taken it. A message that is in progress may not: if the worker that has it crashes, only the source brings it
-    /// again.
+    /// Returns whether the message may be acknowledged to its source: it has been handled, here or before, or the
+    /// dead-letter hook has taken it. A message that is in progress must not be acknowledged: if the worker that
+    /// handles it crashes, only the source can deliver it again.
     pub fn may_ack(&self) -> bool {
         match self {
             Self::Handled | Self::AlreadyDone(_) => true,

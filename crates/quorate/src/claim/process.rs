@@ -12,9 +12,9 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 impl Claims {
-    /// Claims a message, handles it, and records that it is done. The claim is extended while the handler runs; if it is lost,
-    /// the handler is dropped. If the handler fails, the message is abandoned, so that it may be claimed again. Of a result
-    /// over 1 KiB only the beginning is kept.
+    /// Claims a message, handles it, and records that it is done. The claim is extended while the handler runs; if it
+    /// is lost, the handler is dropped. If the handler fails, the message is abandoned, so that it may be claimed
+    /// again. If the result is longer than 1 KiB, only its beginning is kept.
     ///
     /// Acknowledge the message to its source only where [`Processed::may_ack`] is true.
     ///
@@ -22,7 +22,7 @@ impl Claims {
     /// [`ProcessError`]. A message that another worker holds, or has handled, is not an error.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler and abandons the message.
+    /// Dropping the future drops the handler and abandons the message.
     pub async fn process<'a, H, F, T, E>(
         &self,
         message: impl Into<MessageId<'a>>,
@@ -49,14 +49,15 @@ impl Claims {
     /// end, for `wait` at most. If the handler fails, the next waiting caller runs its own. `wait` does not
     /// limit the time of a handler.
     ///
-    /// Of a result over 1 KiB only the beginning is kept, and returned to every caller, the first one included.
+    /// If the result is longer than 1 KiB, only its beginning is kept. Every caller gets that beginning, the first
+    /// caller too.
     ///
     /// # Errors
-    /// [`ProcessError`]; [`ProcessError::StillInProgress`] where the wait is over, and [`ProcessError::DeadLettered`] where the
-    /// message is given up.
+    /// [`ProcessError`]; [`ProcessError::StillInProgress`] if the wait is over, and [`ProcessError::DeadLettered`] if
+    /// the message is given up.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler and abandons the message.
+    /// Dropping the future drops the handler and abandons the message.
     pub async fn process_or_wait<'a, H, F, T, E>(
         &self,
         message: impl Into<MessageId<'a>>,

@@ -11,9 +11,9 @@ use std::sync::Arc;
 pub struct Done {
     /// The handler's result.
     pub result: Arc<str>,
-    /// The time of its completion, by the clock of the worker that completed it.
+    /// The time at which the message was completed, by the clock of the worker that completed it.
     pub at: WallTime,
-    /// The token of the claim that completed it.
+    /// The token of the claim under which the message was completed.
     pub token: FencingToken,
 }
 
@@ -22,7 +22,8 @@ pub struct Done {
 pub struct DeadLettered {
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The time at which the dead-letter hook took it. `None` until then: it will be handed over again.
+    /// The time at which the dead-letter hook handled the message. `None` until then: the message will be handed over
+    /// again.
     pub at: Option<WallTime>,
     /// The hook's result.
     pub note: Arc<str>,
@@ -36,7 +37,7 @@ impl Done {
 }
 
 impl DeadLettered {
-    /// Returns the record as that of a dead letter, if it is one.
+    /// Returns the record of a dead letter; `None` if `record` is not one.
     pub(super) fn of(record: &DoneRecord) -> Option<Self> {
         let at = Some(WallTime::from_micros(record.at));
         Some(Self { attempts: record.dead_lettered?, at, note: Arc::clone(&record.result) })

@@ -1,12 +1,12 @@
-//! The slot of one generation of a scheduler's run: a claim of which at most one attempt is ever counted.
+//! The slot of one generation of a scheduler's run: a claim on which at most one attempt is ever counted.
 //!
 //! A worker takes the slot to start the run. The leader takes it to end the run before it starts. `docs/design/scheduler.md`
 //! has the rules R4 to R9b and the counterexample to each.
 //!
 //! # What is not guaranteed
 //!
-//! A count that did not reach a majority is not taken back (R6), so a worker that fails between the claim and the count may
-//! leave a slot that no worker can take any more. The leader then closes the generation as lost.
+//! A count that did not reach a majority is not withdrawn (R6). So a worker that fails while it counts may leave a
+//! slot that no worker can take any more. The leader then closes the generation as lost.
 
 use super::{
     ClaimError, Done,
@@ -45,7 +45,7 @@ pub(crate) struct SlotId {
     /// The key of the run's record.
     pub(crate) run: Arc<str>,
     pub(crate) generation: u32,
-    /// Only nodes whose memory began before this count.
+    /// A node's answer counts only if the node's memory began before this time.
     pub(crate) at: WallTime,
     /// The time after which no node lets the slot be taken.
     pub(crate) horizon: WallTime,
@@ -54,13 +54,14 @@ pub(crate) struct SlotId {
 /// The outcome of an attempt to claim a slot.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// The slot is claimed, and no granting node has a count.
+    /// The slot is claimed, and no granting node has counted an attempt.
     Free(SlotClaim),
-    /// The slot is claimed, and a node has a count: another attempt may have started the run.
+    /// The slot is claimed, and a granting node has counted an attempt before: another attempt may have started the
+    /// run.
     Counted(SlotClaim),
-    /// A node has the end of the slot.
+    /// A node stores the done record of the slot: the slot has ended.
     Ended(DoneRecord),
-    /// Another worker holds the claim; with the time after which it may be free.
+    /// Another worker holds the claim. The value is the time after which the claim may be free.
     Held(Option<Duration>),
     /// Too few nodes answered, or the horizon has passed.
     Unavailable,
@@ -79,9 +80,9 @@ pub(crate) struct SlotClaim {
 /// The state of a slot, as the nodes report it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
-    /// The end of the slot, which one node is enough to prove (R11).
+    /// The done record of the slot, if it has ended. One node that stores it is enough to prove the end (R11).
     pub(crate) ended: Option<DoneRecord>,
-    /// True if a node has a count.
+    /// True if at least one node has counted an attempt.
     pub(crate) counted: bool,
     /// True if no majority can hold the claim.
     pub(crate) free: bool,
@@ -103,7 +104,7 @@ impl SlotTally {
         Self { nodes, at, counted: 0 }
     }
 
-    /// Counts one node's answer, and the memory that it was given under. One a node.
+    /// Counts one node's answer, and the memory under which the node gave it. Call this at most once for each node.
     pub fn count(&mut self, memory: Memory, answer: &Answer) {
         if matches!(answer, Answer::Reply(Reply::Counted)) && memory.covers(self.at) {
             self.counted += 1;
@@ -124,14 +125,15 @@ pub struct CloseTally {
 }
 
 impl CloseTally {
-    /// Returns the tally of so many nodes.
+    /// Returns an empty tally for `nodes` nodes.
     pub fn new(nodes: usize) -> Self {
         Self { nodes, counted: 0 }
     }
 
-    /// Counts one node's answer. One a node.
+    /// Counts one node's answer. Call this at most once for each node.
     pub fn count(&mut self, answer: &Answer) {
-        // A node checks the owner first: *superseded* comes from a node on which the sender holds the claim.
+        // A node checks the owner before the count. So the reply *superseded* shows that the sender holds the claim on
+        // that node, and that the node has a count.
         let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
         self.counted += usize::from(there);
     }
@@ -151,7 +153,7 @@ impl Slots {
     /// Claims a slot. The next step is the count, or the release.
     ///
     /// # Cancel safety
-    /// Dropping it releases what was granted.
+    /// Dropping the future releases what was granted.
     pub(crate) async fn claim(&self, slot: &SlotId) -> Claimed {
         let keep = self.keep(slot);
         let Ok(params) = self.params(slot, keep) else { return Claimed::Unavailable };
@@ -164,7 +166,8 @@ impl Slots {
                 let claim = SlotClaim { lease: Arc::new(lease), slot, quorum, keep };
                 match tally.begun().any(|begun| begun.attempts > 0) {
                     true => Claimed::Counted(claim),
-                    // A count that cannot reach a majority would spoil the slot.
+                    // A count that cannot reach a majority would make the slot unusable: no worker could take it any
+                    // more.
                     false if claim.can_take() => Claimed::Free(claim),
                     false => Claimed::Held(None),
                 }
@@ -178,7 +181,7 @@ impl Slots {
         }
     }
 
-    /// Inspects many slots in one batch a node; `None` where too few nodes answered.
+    /// Inspects many slots, in one batch per node. A result is `None` if too few nodes answered.
     pub(crate) async fn inspect(&self, slots: &[SlotId]) -> Vec<Option<Shown>> {
         Self::look(&self.quorum, &self.group, slots).await
     }
@@ -197,13 +200,15 @@ impl Slots {
         looks.into_iter().map(|look| look.map(shown)).collect()
     }
 
-    /// Returns whether every node is past the slot's horizon by the quorum's clock, with all that clocks may be apart.
+    /// Returns whether the slot's horizon has passed on every node: the quorum's clock is past it by more than the
+    /// clocks may differ.
     pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
         let config = self.quorum.config();
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
-    /// Returns the retention of the rows: past the horizon by each node's own clock. A longer one does no harm.
+    /// Returns the retention of the slot's rows: long enough to pass the horizon on each node's own clock. A longer
+    /// retention does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
         let config = self.quorum.config();
         let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
@@ -242,8 +247,9 @@ impl SlotClaim {
         self.lease.granted_on().contains(&(node, true))
     }
 
-    /// Counts the one attempt of the slot. Returns whether this claim owns the slot from now on (R4, R5). The count is never
-    /// taken back. It is sent again to nodes that fail to answer, for as long as the claim lasts without an extension.
+    /// Counts the one attempt of the slot. Returns whether this claim owns the slot from now on (R4, R5). The count is
+    /// never taken back. The count is sent again to nodes that fail to answer, for as long as the claim lasts without
+    /// an extension.
     pub(crate) async fn take(&self) -> bool {
         if self.quorum.config().sabotaged(Sabotage::SlotUncounted) {
             return true;
@@ -268,8 +274,9 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // An earlier try of ours that had no answer: the node granted the claim without a count, and no other
-                    // attempt has held the claim there since.
+                    // An earlier count of this claim has reached the node, but the answer was lost. This is certain,
+                    // since the node granted the claim without a count, and no other attempt has held the claim there
+                    // since.
                     Answer::Reply(Reply::Refused(Refusal::Superseded))
                         if tries > 0 && self.granted_by(vote.node) && self.lease.is_of_first_grant() =>
                     {
@@ -277,7 +284,7 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // It did not count, or its answer is missing.
+                    // The node did not count, or its answer is missing.
                     Answer::Failed(_) | Answer::Reply(Reply::Refused(Refusal::Stale)) => {
                         failed.push(vote.node);
                     }
@@ -295,8 +302,8 @@ impl SlotClaim {
         false
     }
 
-    /// Brings the count to a majority, so that no worker can own the slot any more (R8). Counts of other attempts are part of
-    /// that majority.
+    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). Counts that
+    /// other attempts have stored are part of that majority.
     pub(crate) async fn fill(&self) -> bool {
         let pool = self.quorum.pool();
         let all: Vec<usize> = (0..pool.len()).collect();
@@ -320,7 +327,8 @@ impl SlotClaim {
         complete(vec![ending]).await.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
-    /// Ends the claim without a release: it is free once its TTL has passed. For work that may go on after the handler.
+    /// Ends the claim without a release: it is free once its TTL has passed. Used for work that may still run after
+    /// its handler has ended.
     pub(crate) fn let_run_out(&self) {
         self.lease.forget();
     }
@@ -351,7 +359,7 @@ impl SlotClaim {
         let pool = self.quorum.pool();
         let mut tally = SlotTally::new(pool.len(), self.slot.at.as_micros());
         for (node, counted) in taken.iter().enumerate() {
-            // A node that may have forgotten since does not count.
+            // A node that may have lost its count since is left out.
             if let Some((epoch, memory)) = counted
                 && *epoch == pool.epoch(node)
             {
@@ -364,7 +372,8 @@ impl SlotClaim {
 
 impl Drop for SlotClaim {
     fn drop(&mut self) {
-        // After the end, or once it was left to run out, the renewer does not have it any more: this has no effect.
+        // If `complete` or `let_run_out` has ended the lease, the renewer no longer has it, and this call has no
+        // effect.
         self.lease.post_release(None);
     }
 }

@@ -13,15 +13,15 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimState {
-    /// No worker holds it: it is new, was abandoned, or its worker is gone.
+    /// No worker holds the message: it is new, was abandoned, or its worker ended without completing it.
     Free {
-        /// The number of attempts that have begun, if they are counted. At the limit, the next claim hands it
-        /// over.
+        /// The number of attempts that have begun, if they are counted. At the limit, the next claim hands the message
+        /// to the dead-letter hook.
         attempts: u32,
         /// The fingerprint of its payload, if one was given.
         payload: Option<Fingerprint>,
     },
-    /// A worker is handling it, or is about to.
+    /// A worker is handling the message, or is about to.
     Claimed {
         /// The worker, if a majority names the same one.
         by: Option<Owner>,
@@ -32,9 +32,9 @@ pub enum ClaimState {
         /// The fingerprint of its payload, if one was given.
         payload: Option<Fingerprint>,
     },
-    /// It has been handled.
+    /// The message has been handled.
     Done(Done),
-    /// It has been given up.
+    /// The message has been given up.
     DeadLettered(DeadLettered),
 }
 
@@ -45,7 +45,7 @@ impl Claims {
     /// [`ClaimError`] if the id cannot be used, or if too few nodes answered.
     ///
     /// # Cancel safety
-    /// Safe: it changes nothing.
+    /// Safe: the call changes nothing.
     pub async fn inspect(&self, id: &str) -> Result<ClaimState, ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(AcquireError::from)?;
         let look = crate::lease::inspect(self.quorum.inner(), &resource).await;
@@ -62,15 +62,15 @@ impl Claims {
         Ok(ClaimState::Claimed { by: look.holder, remaining: look.remaining, attempts, payload })
     }
 
-    /// Makes a message count as new: removes the record that it was given up, the count of its attempts,
-    /// and the fingerprint of its payload. Refused while a worker holds the message, and if it is done.
+    /// Makes a message count as new: removes its dead-letter record, the count of its attempts, and the fingerprint of
+    /// its payload. The reset is refused while a worker holds the message, and if the message is done.
     ///
     /// # Errors
     /// [`ClaimError`]. Every node must confirm, since a node that has not been reset would still report the
     /// message as given up. If a node is unreachable the result is [`ClaimError::NoMajority`]: call it again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the message reset on all nodes, some, or none. Calling it again continues from
+    /// If the future is dropped, the message is reset on all nodes, on some, or on none. Another call continues from
     /// there.
     pub async fn reset(&self, id: &str) -> Result<(), ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;

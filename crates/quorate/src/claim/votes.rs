@@ -50,7 +50,8 @@ impl Tally<ClaimData> {
         Self::with_data(nodes, ClaimData::default())
     }
 
-    /// Returns the done record that a node replied with; of several, the one with the highest token.
+    /// Returns the done record that a node replied with. If several nodes replied with one, returns the record with
+    /// the highest token.
     pub fn done(&self) -> Option<&DoneRecord> {
         self.data().done.as_ref()
     }

@@ -3,11 +3,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// The constant part of the margin: reading a clock, and rounding TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
-/// The most bytes of a host's name in a worker's default name.
+/// The maximum number of bytes of a host's name in a worker's default name.
 const HOST_MAX: usize = 64;
 
-/// The settings of a worker. Those that all workers of a deployment must share ([`SharedSettings`](super::SharedSettings)) are
-/// stored in each node's marker; a worker whose own differ has no vote. They are checked when a quorum is built.
+/// The settings of a worker. Some of them, the [`SharedSettings`](super::SharedSettings), must be equal on all workers
+/// of a deployment, and are stored in each node's marker. A node's votes do not count for a worker whose shared
+/// settings differ from that marker. They are checked when a quorum is built.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -29,35 +30,36 @@ pub struct QuorumConfig {
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// The longest TTL of any lease, and therefore the least wait of a node that lost its memory. Shared by all workers.
-    /// Default 30 s. Leases are renewed, so no use needs more.
+    /// The longest TTL of any lease, and therefore the minimum wait of a node that lost its memory. Shared by all
+    /// workers. Default 30 s. Leases are renewed, so even long work does not need a larger value.
     pub max_ttl: Duration,
     /// The largest relative difference between the rates of two clocks. Shared by all workers. Default 0.01.
     pub drift_rate: f64,
     /// The largest step of a node's clock that leases tolerate, but at most a tenth of the TTL. Shared by all workers. Default
     /// 200 ms.
     pub clock_step_allowance: Duration,
-    /// The largest difference between the wall clocks of nodes and workers. Fencing counters are started within it, and a
-    /// node's memory must be older than a tick by this. A node that lost its memory waits at least four times this.
-    /// Shared by all workers. Default 1 s.
+    /// The largest difference between the wall clocks of nodes and workers. A node accepts the start of a fencing
+    /// counter only within this of its own clock. A node's memory counts for a tick only if it began earlier than the
+    /// tick by this. A node that lost its memory waits at least four times this. Shared by all workers. Default 1 s.
     pub max_clock_offset: Duration,
     /// The lifetime of a fencing counter after its last use. Default 7 days.
     pub fence_retention: Duration,
-    /// The time for which the nodes keep a job, its history and its state after the last worker that has the job has ended,
-    /// and a group's ledger after its last worker. Default 30 days.
+    /// The time for which the nodes keep a job, its history and its state after the last worker with that job has
+    /// ended. A group's ledger is kept for this time after the last worker of the group has ended. Default 30 days.
     ///
     /// Workers of one group may use different values only if each is a day or more. Workers confirm their jobs at least
     /// every two hours, and a worker with a shorter value would remove another worker's jobs.
     pub ledger_retention: Duration,
-    /// Nodes persist every write before they answer, so that a restart loses no memory. Verified at each handshake. Shared
-    /// by all workers. Default false.
+    /// Requires that nodes persist every write before they answer, so that a restart loses no memory. The worker
+    /// verifies this at each handshake. Shared by all workers. Default false.
     pub durable: bool,
-    /// Nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
+    /// Lets nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
     pub trust_new_nodes: bool,
-    /// The worker is read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect. Default
-    /// false.
+    /// Makes the worker read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect.
+    /// Default false.
     pub only_looks: bool,
-    /// The safety mechanisms that this worker leaves out, to test the tests. Default none.
+    /// The safety mechanisms that this worker leaves out, so that a test can show that the other tests detect this.
+    /// Default none.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     pub sabotage: Vec<Sabotage>,
@@ -107,15 +109,17 @@ impl QuorumConfig {
         ttl / 5
     }
 
-    /// Returns how long a node that lost its memory must not vote: `max_ttl × (1 + drift_rate)`, so that every lease that it
-    /// granted has ended, and at least [`QuorumConfig::reseed_after`], so that no fencing token is repeated.
+    /// Returns how long a node that lost its memory must not vote. It is `max_ttl × (1 + drift_rate)`, so that every
+    /// lease that the node granted has ended. It is at least [`QuorumConfig::reseed_after`], so that no fencing token
+    /// is repeated.
     pub fn quarantine(&self) -> Duration {
         (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
     }
 
-    /// Returns how long a lost fencing counter must not be started again, by a clock that may be behind: four times
-    /// `max_clock_offset`. The first start may have been ahead of the node's clock by twice the offset, and the next may be
-    /// behind it by once the offset. With three times, the model finds a token that is given twice.
+    /// Returns how long a lost fencing counter must not be started again, since the clock that starts it may be
+    /// behind: four times `max_clock_offset`. The first start may have been ahead of the node's clock by twice the
+    /// offset, and the next may be behind it by once the offset. With three times the offset, the formal model finds a
+    /// token that is issued twice.
     pub fn reseed_after(&self) -> Duration {
         self.max_clock_offset * 4
     }
@@ -148,7 +152,7 @@ impl QuorumConfig {
 
     /// Returns the time after which a node certainly refuses a voting request that waited on an abandoned connection.
     pub(crate) fn fence(&self) -> Duration {
-        // The estimate of the node's clock is wrong by at most a round trip, and its clock may step back.
+        // The estimate of the node's clock is wrong by at most a round trip, and the node's clock may step back.
         self.node_timeout * 2 + self.clock_step_allowance
     }
 
@@ -219,7 +223,7 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Checks each setting against those on which it depends.
+    /// Checks each setting against the other settings on which it depends.
     fn check_relations(&self) -> Result<(), SettingError> {
         if self.max_ttl < self.node_timeout * 3 {
             return Err(SettingError::new(
@@ -259,7 +263,7 @@ impl QuorumConfig {
         })
     }
 
-    /// Checks the name of a worker; `field` is the setting that gives it.
+    /// Checks the name of a worker; `field` is the setting that contains the name.
     pub(crate) fn validate_worker(field: &'static str, name: &str) -> Result<(), SettingError> {
         if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();
@@ -305,7 +309,7 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Returns whether `holder` is a reservation for this worker.
+    /// Returns whether `holder` is a reservation whose successor is this worker.
     pub(crate) fn is_successor_of(&self, holder: &Owner) -> bool {
         holder.reserved_for().is_some_and(|successor| *successor == *self.worker)
     }

@@ -2,7 +2,8 @@ use crate::config::QuorumConfig;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The settings that all workers of a deployment must share, because the safety of one worker depends on those of the
-/// others. Each node's marker carries them, and a worker whose own differ has no vote there.
+/// others. Each node's marker contains them. If a worker's settings differ from a marker, that node's votes do not
+/// count for the worker.
 ///
 /// | setting | harm to the others where one worker's differs |
 /// | --- | --- |
@@ -24,7 +25,7 @@ pub struct SharedSettings {
     trust_new_nodes: bool,
 }
 
-/// A shared setting of which a node's marker says another value than this worker's.
+/// A shared setting whose value in a node's marker differs from this worker's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingMismatch {
     /// The setting, as [`QuorumConfig`] and configuration files call it.
@@ -80,7 +81,7 @@ impl SharedSettings {
         self.trust_new_nodes
     }
 
-    /// Returns the first setting of which `self`, a marker's, says another value than `ours`.
+    /// Returns the first setting whose value in `self`, the settings of a marker, differs from `ours`.
     pub fn mismatch(&self, ours: &Self) -> Option<SettingMismatch> {
         let at = self.values().into_iter().zip(ours.values()).position(|(theirs, ours)| theirs != ours)?;
         let field = Self::FIELDS[at];
@@ -107,7 +108,8 @@ impl SharedSettings {
         ]
     }
 
-    /// Returns the settings with these [`values`](SharedSettings::values), or `None` if one is out of range.
+    /// Returns the settings with these [`values`](SharedSettings::values), or `None` if one of the values is out of
+    /// range.
     pub(crate) fn from_values(values: [u64; 6]) -> Option<Self> {
         let [max_ttl_us, max_clock_offset_us, clock_step_allowance_us, drift_ppb, durable, trusts] = values;
         let flag = |value: u64| match value {
@@ -150,7 +152,8 @@ impl fmt::Display for SharedSettings {
 mod tests {
     use super::*;
 
-    /// Each field of [`QuorumConfig`] is either shared or irrelevant to other workers: a new field must be listed here.
+    /// Each field of [`QuorumConfig`] is either shared or irrelevant to other workers. This test fails until a new
+    /// field is listed in it.
     #[test]
     fn every_setting_on_which_others_depend_is_shared() {
         let base = QuorumConfig::default();

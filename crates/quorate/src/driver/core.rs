@@ -18,13 +18,15 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The most requests in one batch.
+/// The maximum number of requests in one batch.
 const BATCH_MAX: usize = 256;
-/// The most batches in flight. Later requests wait and are sent together, and few bytes are lost in a dead socket.
+/// The maximum number of batches in flight. It is small, so that later requests gather into one batch and few bytes
+/// are lost in a dead socket.
 const IN_FLIGHT_MAX: usize = 2;
-/// After this many batches in a row without a reply the connection counts as dead.
+/// The number of batches in a row without a reply after which the connection counts as dead.
 const TIMEOUTS_MAX: u32 = 3;
-/// The most releases that are kept for a node without a connection. The oldest are dropped first: their keys expire.
+/// The maximum number of releases that are kept for a node without a connection. The oldest are dropped first: their
+/// keys expire.
 const RELEASES_MAX: usize = 100_000;
 /// The time between two probes of a quarantined node's marker: an operator may have ended the quarantine.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -56,22 +58,23 @@ pub(crate) struct Core {
     policy: Arc<TrustPolicy>,
     registry: Arc<NodeRegistry>,
     queue: VecDeque<PendingRequest>,
-    /// No request in the queue times out before this: until then the queue is not searched.
+    /// The earliest time at which a queued request may time out. Until then the queue is not searched for expired
+    /// requests.
     queue_due: BootTime,
     in_flight: Vec<InFlightBatch>,
     next_batch: u64,
     connection: Connection,
     node_trust: NodeTrust,
     offset: Option<ClockOffset>,
-    /// Compares the node's clock with the boot clock, where leases on the node end by its wall clock. Outlives a
-    /// connection.
+    /// Compares the node's clock with the boot clock. `None` unless leases on the node end by its wall clock. Kept
+    /// when a connection ends.
     steps: Option<ClockStepDetector>,
     /// The time of the last reply or of the last probe of the idle node.
     idle_since: BootTime,
     /// The number of batches in a row that timed out.
     timeouts: u32,
     backoff: Duration,
-    /// No session may be opened before this: requests of the old session might still run.
+    /// The time before which no session is opened, because requests of the old session might still run on the node.
     fence: BootTime,
     /// Releases for a node without a connection, the oldest first.
     releases: VecDeque<PendingRequest>,
@@ -79,8 +82,8 @@ pub(crate) struct Core {
     probe_at: Option<BootTime>,
     /// The resources for whose releases callers wait.
     listening: ListenSet,
-    /// True until the first session can be used, or the first attempt to open one has failed. Requests wait for it, and
-    /// their node timeout begins only then.
+    /// True until the first session can be used, or the first attempt to open one has failed. Requests wait until
+    /// then, and only then does their node timeout begin.
     starting: bool,
 }
 
@@ -95,7 +98,7 @@ enum Connection {
 }
 
 impl Connection {
-    /// Returns why callers are answered without asking the node.
+    /// Returns the reason why callers get an error at once, without a request to the node.
     fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Down { cause, .. } | Self::Opening { cause, .. } => cause.as_ref(),
@@ -138,7 +141,7 @@ impl Core {
         }
     }
 
-    /// Takes a message. It never waits and never fails: a request is answered by its deadline.
+    /// Takes a message, without waiting or failing. A request is answered by its deadline.
     pub(crate) fn enqueue(&mut self, message: DriverMessage) {
         match message {
             DriverMessage::Request(pending) => self.push(pending),
@@ -157,7 +160,7 @@ impl Core {
         self.listening.contains(resource)
     }
 
-    /// Takes the result of opening a session. The task drops the session unless [`Core::is_up`] afterwards.
+    /// Takes the result of opening a session. If [`Core::is_up`] returns false afterwards, the task drops the session.
     pub(crate) fn opened(&mut self, now: BootTime, result: Result<Hello, Cause>) {
         match result.and_then(|hello| refuse_volatile(&self.policy.config, hello)) {
             Ok(hello) => {
@@ -176,7 +179,7 @@ impl Core {
                 let node_time = hello.node_time;
                 self.node_trust.connected(now, hello);
                 self.check_clock(node_time, began, now);
-                // Releases first: they belong to attempts that are over.
+                // Send the releases first: they belong to attempts that are over.
                 self.releases.append(&mut self.queue);
                 self.queue = mem::take(&mut self.releases);
                 self.queue_due = BootTime::default();
@@ -194,7 +197,7 @@ impl Core {
     pub(crate) fn replied(&mut self, now: BootTime, id: u64, result: Result<BatchReply, Cause>) {
         let at = self.in_flight.iter().position(|batch| batch.id == id);
         match (result, at) {
-            // Too late: the callers have been answered.
+            // The reply came too late: its batch timed out, and the callers have been answered.
             (Ok(_), None) => {}
             (Ok(reply), Some(at)) if !self.in_flight[at].is_answered_by(&reply) => {
                 self.fail_connection(now, Cause::Protocol("a reply does not fit its request".into()));
@@ -206,7 +209,8 @@ impl Core {
                 let sample = ClockOffset::sample(reply.node_time, batch.sent, now);
                 self.registry.add_clock_sample(self.me, sample);
                 self.offset = Some(self.offset.map_or(sample, |known| known.refine(sample)));
-                // Before the votes are returned: a vote whose reply shows a clock step counts for the memory before it.
+                // Check the clock before the votes are returned: if this reply shows a clock step, its votes belong to
+                // the memory before the step.
                 self.check_clock(reply.node_time, batch.sent, now);
                 self.on_reply(now, batch, reply);
             }
@@ -214,7 +218,8 @@ impl Core {
         }
     }
 
-    /// Returns whether the node's memory was lost since the last call: leases must no longer count on it.
+    /// Returns whether the node's memory was lost since the last call. If so, leases must no longer count the node's
+    /// earlier grants.
     pub(crate) fn take_lost_memory(&mut self) -> bool {
         self.node_trust.take_lost_memory()
     }
@@ -224,7 +229,7 @@ impl Core {
         matches!(self.connection, Connection::Up)
     }
 
-    /// Returns whether [`Core::step`] may have work as soon as the registry changes.
+    /// Returns whether [`Core::step`] must run again as soon as the registry of nodes changes.
     pub(crate) fn awaits_others(&self) -> bool {
         self.is_up() && self.node_trust.awaits_others()
     }
@@ -241,7 +246,8 @@ impl Core {
         self.fail_queue();
     }
 
-    /// Answers what is due, and returns the commands for the task. Called after every event and at [`Core::wake`].
+    /// Answers the requests that are due, and returns the commands for the task. The task calls this after every event
+    /// and at the time that [`Core::wake`] returns.
     pub(crate) fn step(&mut self, now: BootTime) -> Vec<Command> {
         let mut commands = Vec::new();
         self.expire(now, &mut commands);
@@ -260,7 +266,8 @@ impl Core {
             _ => {}
         }
         if self.is_up() {
-            // Before any batch: then no release is missed of a lease that a request of the batch finds held.
+            // Subscribe before any batch is sent: if a request of the batch finds a lease held, the report of that
+            // lease's release cannot be missed.
             commands.extend(std::iter::from_fn(|| self.listening.next_change()).map(Command::Listen));
             self.evaluate_trust(now, &mut commands);
             self.end_start(now);
@@ -288,7 +295,8 @@ impl Core {
         connection.into_iter().chain(in_flight).chain(releases).chain(queue).min().unwrap_or(NEVER)
     }
 
-    /// Returns when the next session may be opened: requests of the last one may run until the fence.
+    /// Returns when the next session may be opened. Requests of the last session may still run on the node until
+    /// `fence`.
     fn opens_at(&self, retry_at: BootTime) -> BootTime {
         if self.policy.config.sabotaged(Sabotage::NoFence) { retry_at } else { retry_at.max(self.fence) }
     }
@@ -374,7 +382,8 @@ impl Core {
                     let why = why.clone();
                     self.answer(pending.reply, None, Answer::Untrusted(why));
                 }
-                // The node checks the batch's time only, which is later than this request's.
+                // The node checks only the `not_after` of the batch, which is later than this request's. So the driver
+                // refuses the request itself.
                 (Some(_), _) if pending.not_after.is_some_and(|end| last.is_none_or(|last| last > end)) => {
                     self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Stale)));
                 }
@@ -472,7 +481,7 @@ impl Core {
                 self.node_trust.marker_changed(now, reply.node_time, marker);
                 self.answer(trust_reply, sent, Answer::Failed(Cause::Closed));
             }
-            // Too late, or the node failed: a new handshake tries again.
+            // The write came too late, or the node failed: a new handshake tries again.
             other => {
                 let cause = match other {
                     Some(Reply::Refused(Refusal::Stale)) => Cause::TimedOut,
@@ -487,8 +496,8 @@ impl Core {
         }
     }
 
-    /// Ends the start once the first session can be used, or could not be opened: from now on, the requests that
-    /// waited for it have the node timeout.
+    /// Sets `starting` to false once the first session can be used, or could not be opened. From then on the requests
+    /// that waited for it have only the node timeout.
     fn end_start(&mut self, now: BootTime) {
         let waits = match &self.connection {
             Connection::Up => self.node_trust.is_unknown(),
@@ -556,8 +565,9 @@ impl Core {
             self.fail_connection(now, Cause::TimedOut);
             return;
         }
-        // The batch stays in the connection, before all later ones; only its reply is no longer used. Releases are sent
-        // again: on a connection that is broken without an error, no later request might ever reveal it.
+        // The batch stays in the connection, ahead of all later batches; only its reply is no longer used. Releases
+        // are sent again: if the connection is broken without an error and no other request follows, only their
+        // timeouts reveal that.
         for batch in mem::take(&mut self.in_flight) {
             if batch.deadline > now {
                 self.in_flight.push(batch);
@@ -577,7 +587,7 @@ impl Core {
         self.answer_under(memory, to, sent, answer);
     }
 
-    /// Sends a vote under the memory that the node had when it was asked, which may have ended since.
+    /// Sends a vote under `memory`: the node's memory epoch at the time of the request, which may have ended since.
     fn answer_under(&self, memory: NodeEpoch, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
         let Some(to) = to else { return };
         // The caller may be gone: then the vote is not needed.
@@ -585,8 +595,8 @@ impl Core {
     }
 }
 
-/// Refuses, under `durable = true`, a node that is not known to have every answered write on its disk. After a restart
-/// its grants would be trusted although they may be lost.
+/// Under `durable = true`, refuses a node unless it is known to have every answered write on its disk. Otherwise the
+/// node could lose grants in a restart, and would still be trusted.
 fn refuse_volatile(config: &QuorumConfig, hello: Hello) -> Result<Hello, Cause> {
     if !config.durable || hello.durable == Some(true) {
         return Ok(hello);

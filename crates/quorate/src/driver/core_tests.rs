@@ -158,7 +158,7 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
         let NodeState::Unreachable(Cause::Denied(text)) = state else { panic!("{state:?}") };
         assert!(!is_up && text.starts_with("durable = true, but ") && text.contains(why), "{text}");
     }
-    // This cause is temporary: waiting callers get no error.
+    // The server rewrites its append-only file, which is a temporary cause: callers that wait get no error yet.
     let rewriting = Hello { durable: None, volatile: None, ..marked() };
     let (is_up, state) = opened(true, rewriting);
     let NodeState::Unreachable(cause @ Cause::Unreachable(_)) = state else { panic!("{state:?}") };
@@ -183,7 +183,8 @@ fn queued_requests_are_sent_in_order_as_one_batch_with_a_not_after_on_the_node_s
     assert!(harness.core.is_idle());
 }
 
-/// The node checks only the time of the batch. So a request is sent only in a batch whose time is not after its own.
+/// A node checks only the `not_after` of the batch. So the driver sends a request only in a batch whose `not_after` is
+/// not later than the request's own.
 #[test]
 fn a_request_with_a_not_after_is_sent_only_in_a_batch_that_the_node_refuses_by_then() {
     // A batch that is sent at 11 ms may be executed until 111 ms.
@@ -255,18 +256,18 @@ fn after_several_timeouts_a_new_session_opens_after_the_fence_and_sends_releases
     assert_eq!(sent(harness.core.step(at(11))).len(), 1);
     harness.pending(release(), 99_999, false);
     assert_eq!(sent(harness.core.step(at(12))).len(), 1);
-    // Two batches that timed out are not yet a dead connection, and only the release is sent again.
+    // After two batches that timed out, the connection does not count as dead yet. Only the release is sent again.
     let again = sent(harness.core.step(at(112)));
     assert_eq!(again[0].1.requests, [release()]);
     harness.pending(acquire(), 220, true);
     assert_eq!(sent(harness.core.step(at(120))).len(), 1);
     assert!(matches!(harness.core.step(at(220))[..], [Command::Close]));
-    // A request is now answered at once.
+    // The session has been closed, so a request is answered at once.
     harness.answers();
     harness.pending(acquire(), 330, true);
     assert!(harness.core.step(at(230)).is_empty());
     assert!(matches!(harness.answers()[..], [Answer::Failed(Cause::TimedOut)]));
-    // The last batch was sent at 120: no session is opened until its not_after has certainly passed.
+    // The last batch was sent at 120: no session is opened until the `not_after` of that batch has certainly passed.
     let fence = 120 + 2 * 100 + 200;
     assert!(harness.core.step(at(fence - 1)).is_empty());
     assert!(matches!(harness.core.step(at(fence))[..], [Command::Open]));
@@ -392,7 +393,8 @@ fn a_marker_that_arrived_too_late_is_written_on_the_next_connection() {
     assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
 }
 
-/// The core of the first of three nodes, trusted at 10 ms. `steady`: the clocks of the other two kept step with the boot clock.
+/// Returns the core of the first of three nodes, trusted at 10 ms. If `steady` is true, the clocks of the other two
+/// nodes have not stepped against the boot clock.
 fn one_of_three(steady: bool) -> Harness {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));
@@ -426,7 +428,8 @@ fn a_vote_whose_reply_shows_a_clock_step_counts_for_the_memory_before_it() {
     assert!(harness.core.take_lost_memory(), "leases no longer count on it");
     assert_eq!(vote.memory.epoch, before);
     assert!(harness.registry.epoch(0) > before, "so the vote is no longer used");
-    // The clocks of the others may have stepped too, which means that the boot clock stood still: no marker is written.
+    // The clocks of the other nodes may have stepped too. In that case this worker's boot clock stood still, so no
+    // marker is written.
     assert!(harness.core.step(at(1_001)).is_empty());
     harness.pending(acquire(), 1_200, true);
     harness.pending(release(), 99_999, false);
@@ -443,7 +446,7 @@ fn a_vote_whose_reply_shows_a_clock_step_counts_for_the_memory_before_it() {
 fn the_quarantine_after_a_clock_step_is_this_worker_s_own_and_ends() {
     let mut harness = one_of_three(false);
     step(&mut harness);
-    // It outlives a connection.
+    // The quarantine continues when the connection ends.
     harness.core.closed(at(1_002), Cause::Closed);
     assert!(matches!(harness.core.step(at(1_500))[..], [Command::Open]));
     harness.core.opened(at(1_501), Ok(Hello { node_time: node_time(61_501), ..hello("run", Some("run")) }));
@@ -511,7 +514,7 @@ fn an_idle_node_is_probed_so_that_a_clock_step_is_noticed() {
     assert_eq!(harness.core.wake(), at(20_011));
 }
 
-/// None of these replies can be an answer to *acquire*; without the check each would be counted as one.
+/// None of these replies can be an answer to *acquire*. Without the check, each of them would be counted as a vote.
 #[test]
 fn a_reply_that_does_not_fit_its_request_is_no_vote_and_ends_the_session() {
     for wrong in [
@@ -554,7 +557,7 @@ fn the_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeo
     let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
     harness.core.replied(at(809), in_flight, reply(809, vec![granted]));
     assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
-    // A later round has only the node timeout.
+    // A request of a later round gets only the node timeout.
     harness.pending(acquire(), 910, true);
     assert_eq!(sent(harness.core.step(at(810))).len(), 1);
     harness.core.step(at(910));
@@ -577,7 +580,7 @@ fn the_first_round_gets_the_reason_why_no_session_was_opened() {
     assert!(matches!(harness.core.step(at(1_009))[..], [Command::Close]));
     let answers = harness.answers();
     assert!(matches!(&answers[..], [Answer::Failed(Cause::Unreachable(why))] if why.contains("handshake")));
-    // Later requests do not wait.
+    // Later requests do not wait for a handshake.
     harness.pending(acquire(), 1_110, true);
     harness.core.step(at(1_030));
     assert_eq!(harness.answers().len(), 1);

@@ -1,7 +1,8 @@
 use crate::node::{Listen, Resource};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The resources for whose releases the callers of one node wait, and the changes that its session does not know yet.
+/// The resources for whose releases the callers of one node wait, and the changes of this set that have not been sent
+/// to the node's session yet.
 #[derive(Debug, Default)]
 pub(crate) struct ListenSet {
     resources: BTreeSet<Resource>,
@@ -21,7 +22,7 @@ impl ListenSet {
         }
     }
 
-    /// Has a new session subscribe to every resource.
+    /// Records changes that make a new session subscribe to every resource.
     pub(crate) fn connected(&mut self) {
         self.changes = self.resources.iter().cloned().map(Listen::Begin).collect();
     }

@@ -19,7 +19,7 @@ pub(crate) enum DriverMessage {
 pub(crate) struct PendingRequest {
     /// The request to the node. `None` ends the node's quarantine: the driver then writes a marker of its own.
     pub(crate) request: Option<Request>,
-    /// The caller gets *timed out* after this. A release is no longer needed after it: its key has expired.
+    /// The caller gets *timed out* after this. After the deadline, a release is no longer needed: its key has expired.
     pub(crate) deadline: BootTime,
     /// The time on the node's clock after which the node must not serve it; `None` for no such time.
     pub(crate) not_after: Option<NodeTime>,
@@ -29,7 +29,7 @@ pub(crate) struct PendingRequest {
 
 impl PendingRequest {
     /// Returns whether this is a release that may be sent again, even late, because it frees the lease of one attempt
-    /// and no later one. A release of all readers is not: it would free later readers.
+    /// only. A release of all readers must not be sent again, since it would also free later readers.
     pub(crate) fn is_release(&self) -> bool {
         let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
         self.request.as_ref().is_some_and(|request| request.is_release() && !every_reader(request))
@@ -46,8 +46,8 @@ pub(crate) struct InFlightBatch {
     pub(crate) deadline: BootTime,
     /// The result of the last call of [`InFlightBatch::next_deadline`].
     pub(crate) due: BootTime,
-    /// The callers' requests, in the order of the batch; `None` where the caller has been answered. Empty where the
-    /// driver itself asks: it writes a marker, or probes whether its marker is still stored.
+    /// The callers' requests, in the order of the batch; `None` where the caller has been answered. Empty if the
+    /// driver itself sent the batch, to write a marker or to probe whether its marker is still stored.
     pub(crate) requests: Vec<Option<PendingRequest>>,
     /// The marker that the batch writes.
     pub(crate) marking: Option<Marking>,

@@ -6,8 +6,8 @@
 //! reply comes.
 //!
 //! While a caller waits for a release, the nodes report releases to its process. For each owner that was released,
-//! [`WakeQueue`](wake_queue) counts the nodes that reported it, and wakes one waiter at a majority. Such reports may be
-//! lost, so only the delay until a waiter tries again depends on them.
+//! [`WakeQueue`](wake_queue) counts the nodes that reported it, and wakes one waiter once a majority has reported it.
+//! Such reports may be lost. A lost report only delays the waiter's next attempt.
 
 mod core;
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// An event that a pool reports to the lease renewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolEvent {
-    /// A node may have lost its grants: leases must be compared with the memory epochs.
+    /// A node may have lost its grants: each lease must compare its grants with the nodes' present memory epochs.
     LostMemory,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for NodeFactory {
     }
 }
 
-/// The drivers of a quorum: sends requests to them and returns channels of votes.
+/// The drivers of a quorum. The pool sends requests to the drivers, and returns channels on which their votes arrive.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     env: Env,
@@ -216,13 +216,14 @@ impl NodePool {
         votes
     }
 
-    /// Has every driver send its pending requests and end.
+    /// Asks every driver to send its pending requests and then end.
     pub(crate) fn flush(&self) {
         self.flush.cancel();
     }
 
-    /// Returns the outcome of each node, for an error. A round ends with its verdict, so some nodes may not have answered
-    /// by then: for such a node the report names the reason why it cannot vote, where it is known.
+    /// Returns the outcome of each node, for an error. A round ends as soon as its verdict is known, so some nodes may
+    /// not have answered by then. For such a node the report gives the reason why the node cannot vote, if a reason is
+    /// known.
     pub(crate) fn report(&self, outcomes: impl IntoIterator<Item = NodeOutcome>) -> NoMajority {
         let status = self.status();
         let named = |(status, outcome): (NodeStatus, NodeOutcome)| {

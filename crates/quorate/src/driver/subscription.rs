@@ -8,8 +8,8 @@ use crate::{
 use std::{fmt, sync::Arc};
 use tokio::sync::Notify;
 
-/// One waiter for a release of a resource. While there is one, the nodes report the resource's releases to this process.
-/// Dropping the last one ends that.
+/// One waiter for a release of a resource. While a waiter exists, the nodes report the resource's releases to this
+/// process. Dropping the last waiter ends the reports.
 pub(crate) struct Subscription {
     pool: Arc<NodePool>,
     resource: Resource,
@@ -18,13 +18,14 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Begins to wait for a release of `resource`. Any later request reaches nodes that already report its release.
+    /// Begins to wait for a release of `resource`. A request that is sent later reaches each node after the
+    /// subscription has begun there.
     pub(crate) fn begin(pool: &Arc<NodePool>, resource: &Resource) -> Self {
         let notify = Arc::new(Notify::new());
         let mut wake_queue = pool.waiters().wake_queue();
         let (id, first) = wake_queue.join(resource, Arc::clone(&notify));
         if first {
-            // Under the lock, so that the end of another waiter's subscription cannot overtake this.
+            // Send this under the lock, so that the end of another waiter's subscription cannot overtake it.
             pool.listen(&Listen::Begin(resource.clone()));
         }
         drop(wake_queue);
@@ -44,7 +45,8 @@ impl Subscription {
         }
     }
 
-    /// Notes that an attempt begins: it finds whatever this waiter may have been woken for.
+    /// Records that an attempt begins, which uses up a pending wake: the attempt itself finds out whether the resource
+    /// is free.
     pub(crate) fn attempts(&self) {
         let _ = self.take();
     }
@@ -53,7 +55,7 @@ impl Subscription {
         self.pool.waiters().wake_queue().take_wake(&self.resource, self.id)
     }
 
-    /// Wakes the next waiter of this process: this one acquired a lease that others may share.
+    /// Wakes the next waiter of this process, because this waiter acquired a lease that other readers may share.
     pub(crate) fn hand_on(&self) {
         if let Some(notify) = self.pool.waiters().wake_queue().wake_next(&self.resource, self.id) {
             notify.notify_one();

@@ -15,14 +15,15 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// The most messages taken from the mailbox at a time.
+/// The maximum number of messages taken from the mailbox at a time.
 const MESSAGES_MAX: usize = 1024;
 
 type OnRelease = Box<dyn Fn(&ReleasedLease, u32) + Send + Sync>;
 type BatchReplyFuture = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
 type SessionOpening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
 
-/// The task of one node around its [`Core`]: owns the session, carries out commands, reports events.
+/// The task that drives one node by the decisions of its [`Core`]. It owns the session, carries out the core's
+/// commands, and reports events to the core.
 pub(crate) struct Driver<'a, N: Node> {
     node: &'a N,
     env: &'a Env,
@@ -42,7 +43,7 @@ pub(crate) struct DriverChannels {
     pub(crate) on_release: OnRelease,
     /// Notified when the registry's entry of another node has changed.
     pub(crate) changes: Arc<Notify>,
-    /// Cancelled to have the driver send what it has, and end.
+    /// Cancelled to make the driver send its pending requests and then end.
     pub(crate) flush: CancellationToken,
     /// The longest time that a flush may take.
     pub(crate) flush_timeout: Duration,
@@ -92,7 +93,8 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
                 }
                 ends = Some(env.now() + channels.flush_timeout);
             }
-            // Last but for the timer: a node that sends many pushes delays nothing else.
+            // This branch comes after all others except the timer, so that a node that sends many pushes delays
+            // nothing else.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &channels),
             () = channels.changes.notified(), if driver.core.awaits_others() => {}
             () = timer.elapsed() => {}
@@ -100,8 +102,8 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
     }
 }
 
-/// A timer that is set very often, nearly always to a later time than before. It is then not changed and elapses once
-/// too early, which is harmless and costs less than a new timer each time.
+/// A timer that is set very often, nearly always to a later time than before. When a later time is set, the timer is
+/// not changed. It then elapses once too early, which is harmless and costs less than a new timer each time.
 struct Timer<'a> {
     env: &'a Env,
     set: Option<(BootTime, BoxFuture<'a, ()>)>,
@@ -112,7 +114,7 @@ impl<'a> Timer<'a> {
         Self { env, set: None }
     }
 
-    /// Has the timer elapse at `at` at the latest.
+    /// Makes the timer elapse at `at` at the latest.
     fn set(&mut self, at: BootTime) {
         if self.set.as_ref().is_none_or(|(set, _)| at < *set) {
             self.set = Some((at, self.env.sleep_until(at).boxed()));
@@ -186,7 +188,7 @@ impl<N: Node> Driver<'_, N> {
         }
     }
 
-    /// Drops the session. Its late replies are dropped too: the callers have been answered.
+    /// Drops the session. Replies that arrive later are dropped too: their callers have been answered.
     fn close(&mut self) {
         self.session = None;
         self.opening = None;

@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct WaiterRegistry {
     wake_queue: Mutex<WakeQueue<Arc<Notify>>>,
-    /// True once a majority has reported a release: then the nodes push, and workers publish their releases.
+    /// True once a majority has reported a release. That shows that the nodes can push and that workers publish their
+    /// releases.
     reported: AtomicBool,
 }
 
@@ -18,7 +19,7 @@ impl WaiterRegistry {
         Self { wake_queue: Mutex::new(WakeQueue::new(majority)), reported: AtomicBool::new(false) }
     }
 
-    /// Takes a node's report of a release, which it sent to `notified` sessions.
+    /// Takes a node's report of a release. The node sent the report to `notified` sessions.
     pub(crate) fn on_release(&self, node: usize, freed: &ReleasedLease, notified: u32) {
         if let Some(notify) = self.wake_queue().on_release(node, freed, notified) {
             self.reported.store(true, Ordering::Relaxed);

@@ -1,16 +1,16 @@
 use crate::node::{Owner, ReleasedLease, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most releases of one resource that are counted at a time. The oldest is dropped first. More are under way only if a
-/// node invents them.
+/// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first. More
+/// releases can be in progress only if a node reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
 /// The waiters of this process for each resource, and the waiter that a release wakes. Pure; `W` notifies a waiter.
 ///
 /// A lease has been released once a majority of the nodes has reported a release of *one* owner. Fewer reports prove
-/// nothing: a lost attempt releases what it was granted on a minority, and a single node may report anything. Each
-/// release wakes one waiter, the one that has waited longest: of several that try at once none might win. A waiter that
-/// was woken and then leaves passes its wake on.
+/// nothing: a lost attempt releases its grants on a minority, and a single faulty node may report any release. Each
+/// release wakes only one waiter, the one that has waited longest: if several waiters tried at once, perhaps none
+/// would win. If a waiter was woken and then leaves, the next waiter is woken instead.
 #[derive(Debug)]
 pub(crate) struct WakeQueue<W> {
     majority: usize,
@@ -20,7 +20,7 @@ pub(crate) struct WakeQueue<W> {
 
 #[derive(Debug)]
 struct ResourceQueue<W> {
-    /// In the order of arrival.
+    /// The waiters, in the order of arrival.
     waiters: VecDeque<Waiter<W>>,
     releases: VecDeque<Release>,
 }
@@ -45,16 +45,16 @@ pub(crate) struct Wake {
 #[derive(Debug)]
 struct Release {
     owner: Owner,
-    /// The nodes, each with the number of sessions that it notified.
+    /// The nodes that reported the release, each with the number of sessions that it notified.
     nodes: Vec<(usize, u32)>,
 }
 
 /// The work that is left once a waiter has gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeaveResult<W> {
-    /// The waiter that gets the wake of the one that left, to be notified.
+    /// The next waiter, to be notified, if the waiter that left had been woken.
     pub(crate) wake: Option<W>,
-    /// It was the last waiter for the resource.
+    /// True if it was the last waiter for the resource.
     pub(crate) last: bool,
 }
 
@@ -76,12 +76,13 @@ impl<W: Clone> WakeQueue<W> {
         (id, first)
     }
 
-    /// Counts a node's report of a release, which it sent to `notified` sessions. Returns the waiter to be notified.
+    /// Counts a node's report of a release. The node sent the report to `notified` sessions. Returns the waiter to be
+    /// notified.
     pub(crate) fn on_release(&mut self, node: usize, freed: &ReleasedLease, notified: u32) -> Option<W> {
         let queue = self.queues.get_mut(&freed.resource)?;
         let nodes = queue.nodes_that_released(&freed.owner);
         if nodes.iter().any(|(other, _)| *other == node) {
-            // All readers have one owner name: a node's second report is of later readers.
+            // All readers share one owner name, so a node's second report is about later readers.
             if freed.owner.as_str() != Owner::READERS {
                 return None;
             }
@@ -98,7 +99,8 @@ impl<W: Clone> WakeQueue<W> {
         queue.wake_one(Wake { owner: freed.owner.clone(), notified })
     }
 
-    /// Takes the wake of `id`, if it was woken. An attempt takes it when it begins, since it finds what the wake was for.
+    /// Takes the wake of the waiter `id`, if it was woken. An attempt takes the wake when it begins, since the attempt
+    /// itself finds out whether the resource is free.
     pub(crate) fn take_wake(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
         let queue = self.queues.get_mut(resource)?;
         queue.waiters.iter_mut().find(|waiter| waiter.id == id)?.wake.take()
@@ -139,7 +141,8 @@ impl<W: Clone> ResourceQueue<W> {
         &mut self.releases[at].nodes
     }
 
-    /// Wakes the first waiter that has no wake. One that has a wake and has not begun its attempt may not be running.
+    /// Wakes the first waiter that has not been woken yet. A waiter that was woken and has not begun its attempt is
+    /// left out: its task may be stuck.
     fn wake_one(&mut self, wake: Wake) -> Option<W> {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.wake.is_none())?;
         waiter.wake = Some(wake);

@@ -24,7 +24,7 @@ use std::{
 
 /// The pause of a candidate after an error that only an operator can fix.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// The time between two checks of a candidate that may not campaign yet.
+/// The time between two checks whether the candidate may campaign.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Election {
@@ -55,8 +55,8 @@ impl<W> fmt::Debug for Campaign<W> {
     }
 }
 
-/// Campaigns without an end of its own: see [`Campaign::until`]. It ends only with an error, for example when the
-/// quorum is closed.
+/// Campaigns without a shutdown signal: see [`Campaign::until`]. The campaign ends only with an error, for example
+/// when the quorum is closed.
 ///
 /// An error of the work that is not `Send`, such as `Box<dyn Error>`, cannot be awaited in this way. Use
 /// `Box<dyn Error + Send + Sync>`, or [`Campaign::until`] with [`std::future::pending`].
@@ -84,22 +84,22 @@ where
     /// type, such as that of `tokio::signal::ctrl_c()`. See [what ends a term](crate::election#what-ends-a-term).
     ///
     /// # Errors
-    /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, for a closed quorum, and where only an
-    ///   operator can fix what keeps a majority of the nodes from voting (a wrong password, another node list) and no majority
-    ///   has voted since the quorum was built.
+    /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, and for a closed quorum. Also if a
+    ///   majority of the nodes is kept from voting by faults that only an operator can fix (a wrong password, another
+    ///   node list), and no majority has voted since the quorum was built.
     /// - [`ElectionError::AlreadyRunning`].
     /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an error](Election::end_on_error).
     ///   Otherwise the error is logged, and the work is restarted.
     ///
-    /// A quorum that cannot be reached is not an error: the campaign waits for it. A worker that loses its access while it
-    /// runs logs that, and goes on trying.
+    /// A quorum that cannot be reached is not an error: the campaign waits for it. A worker that loses its access to
+    /// the nodes while it runs logs that, and continues to try.
     ///
     /// # Panics
     /// With the work's panic, once the leader has resigned, if the election [ends on an error](Election::end_on_error).
     ///
     /// # Cancel safety
-    /// Dropping it drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler) are tasks of their own:
-    /// they are asked to end, and the drop does not wait for them.
+    /// Dropping the future drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler) are tasks
+    /// of their own: they are asked to end, and the drop does not wait for them.
     pub async fn until<S>(mut self, shutdown: S) -> Result<(), ElectionError<E>>
     where
         S: Future + Send,
@@ -190,7 +190,7 @@ fn pause_after<E: Display>(
     let group = &**election.group();
     let back_off = election.pause_after_term();
     Ok(match (led.end, election.on_error()) {
-        // The caller sees that the shutdown has come.
+        // The caller checks for the shutdown itself.
         (End::ShutDown, _) => None,
         (End::Failed(Failure::Error(error)), OnError::End) => return Err(ElectionError::Work(error)),
         (End::Failed(Failure::Panic(panic)), OnError::End) => resume_unwind(panic),
@@ -240,7 +240,7 @@ fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<Step
     }
 }
 
-/// Ends the lease of a term whose work has ended, and hands it over where a successor is named.
+/// Ends the lease of a term whose work has ended. If a successor was named, hands the lease over to that worker.
 async fn release(election: &Election, term: &Term) {
     let token = term.token();
     if term.is_unreleased() {
@@ -266,8 +266,9 @@ async fn release(election: &Election, term: &Term) {
 
 /// Campaigns until this candidate holds the lease.
 ///
-/// An error that only an operator can fix ends a campaign that has never had a quorum: this worker was started with a mistake.
-/// A worker that has had one goes on trying, and logs the failure: an operator may be rotating a password.
+/// An error that only an operator can fix ends a campaign that has never had a quorum: this worker was started with a
+/// mistake. A worker that has had a quorum continues to try, and logs the failure: an operator may be rotating a
+/// password.
 async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
     let lock = election.lock().map_err(|error| ElectionError::Acquire(error.into()))?;
     let mut log = LogLimit::default();
@@ -294,7 +295,8 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
     }
 }
 
-/// Waits until the candidate is eligible, and with a delay until there has been no leader for that time.
+/// Waits until the candidate is eligible. If the candidate has a delay, also waits until there has been no leader for
+/// that time.
 async fn wait_for_turn(election: &Election, env: &Env) {
     loop {
         while !election.is_eligible() {
@@ -310,7 +312,7 @@ async fn wait_for_turn(election: &Election, env: &Env) {
         let is_led = |seen: &Inspection| seen.holder.is_some() || seen.contended;
         loop {
             match election.quorum().inspect(resource).await {
-                // A lease that is reserved for this worker is not delayed.
+                // If the lease is reserved for this worker, the worker does not wait.
                 Ok(seen) if is_ours(&seen) => return,
                 Ok(seen) if is_led(&seen) => env.sleep(LOOK_AGAIN).await,
                 // Nodes that cannot be asked cannot grant the lease either; the attempt reports why.

@@ -91,15 +91,16 @@ impl Election {
 
     lease_options!();
 
-    /// Campaigns only while `check` returns true; a term that has begun goes on. It is called before each attempt.
+    /// Campaigns only while `check` returns true. `check` is called before each attempt. It does not end a term that
+    /// has begun.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
     }
 
-    /// Sets how long this candidate waits before it campaigns when there is no leader. A candidate of lower priority takes a
-    /// delay that is longer than a round, and so leads only where no other candidate does. It is a preference, not an order: a
-    /// leader is not replaced when a candidate of higher priority appears. Default zero.
+    /// Sets how long this candidate waits before it campaigns when there is no leader. For a candidate of lower
+    /// priority, set a delay that is longer than a round: it then leads only if no other candidate does. The delay is
+    /// only a preference: a leader is not replaced when a candidate of higher priority appears. Default zero.
     pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.candidate_delay = delay;
         self
@@ -128,8 +129,8 @@ impl Election {
         self
     }
 
-    /// Ends the campaign when the work returns an error or panics, instead of restarting it: for errors that only a person can
-    /// fix, and for programs that are restarted as a whole. Without it the work is restarted.
+    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use it for errors
+    /// that only a person can fix, and for programs that are restarted as a whole. Without it the work is restarted.
     ///
     /// ```
     /// use quorate::election::{Election, ElectionError};
@@ -155,7 +156,7 @@ impl Election {
         &self.shared.group
     }
 
-    /// Returns the quorum that elects.
+    /// Returns the quorum whose nodes elect the leader.
     pub fn quorum(&self) -> &Quorum {
         &self.shared.quorum
     }
@@ -166,7 +167,7 @@ impl Election {
         self.term().is_some_and(|term| term.is_valid())
     }
 
-    /// Returns how long this candidate leads from now on if no extension succeeds; zero if it does not lead.
+    /// Returns how long this candidate will lead from now on if no extension succeeds; zero if it does not lead.
     pub fn remaining(&self) -> Duration {
         self.term().map_or(Duration::ZERO, |term| term.remaining())
     }
@@ -176,11 +177,11 @@ impl Election {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the leader as this candidate knows it, from its own term or from its last attempt, without asking the nodes.
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt. It sends no request.
     ///
-    /// A candidate that waits learns of a change within about half a second. It returns `None` while the candidate is not
-    /// running, before it has heard of a leader, and once the lease that it heard of has run out. A follower does not know the
-    /// leader's term: [`Leader::term`] is `None`. [`Election::observe`] asks the nodes.
+    /// A candidate that waits learns of a change within about half a second. It returns `None` while the candidate is
+    /// not running, before it has heard of a leader, and once the lease of the leader that it heard of has expired. A
+    /// follower does not know the leader's term: [`Leader::term`] is `None`. [`Election::observe`] asks the nodes.
     pub fn leader(&self) -> Option<Leader> {
         let env = self.quorum().env();
         let config = self.quorum().config();
@@ -203,12 +204,12 @@ impl Election {
     /// Returns an observer of the leadership, for a program that does not campaign.
     ///
     /// # Errors
-    /// [`SettingError`] where the group's name cannot be used.
+    /// [`SettingError`] if the group's name cannot be used.
     pub fn observe(&self) -> Result<Observer, SettingError> {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Returns the lock that the leader holds. Each attempt that finds another leader notes it.
+    /// Returns the lock that the leader holds. Each attempt that finds another leader records that leader.
     pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
         let election = self.clone();
@@ -245,7 +246,7 @@ impl Election {
         self.candidate_delay
     }
 
-    /// Returns whether it may campaign now.
+    /// Returns whether this candidate may campaign now.
     pub(super) fn is_eligible(&self) -> bool {
         self.eligible.iter().chain(self.options.health()).all(Health::may_begin)
     }
@@ -254,20 +255,20 @@ impl Election {
         self.shared.events.emit(event);
     }
 
-    /// Notes that this candidate leads for `term`.
+    /// Records that this candidate leads for `term`.
     pub(super) fn begin_term(&self, term: &Term) {
         *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.clone());
         let quorum = self.quorum();
         self.shared.known_leader.leads(&quorum.config().worker, quorum.env().wall());
     }
 
-    /// Notes that this candidate does not lead any more.
+    /// Records that this candidate does not lead any more.
     pub(super) fn end_term(&self) {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.shared.known_leader.clear();
     }
 
-    /// Notes the holder of the group's lease, and logs a leader that is new.
+    /// Records the holder of the group's lease, and logs the leader if it has changed.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;
@@ -297,7 +298,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Keeps a candidate from being run twice at a time.
+/// Keeps a candidate from running twice at the same time.
 pub(super) struct RunningGuard(Election);
 
 impl Drop for RunningGuard {

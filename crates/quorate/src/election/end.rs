@@ -10,7 +10,8 @@ const ERROR_MAX: usize = 1024;
 
 /// The end of a term.
 pub(super) enum End<E> {
-    /// The lease was lost. Without notice, it was lost less than half the grace after the work was asked to stop.
+    /// The lease was lost. *Without notice* means that it was lost before half of the grace period had passed since
+    /// the work was asked to stop.
     Lost {
         without_notice: bool,
     },
@@ -43,9 +44,9 @@ impl<E: Display> Display for Failure<E> {
 /// A term that is over.
 pub(super) struct LedTerm<E> {
     pub(super) end: End<E>,
-    /// The worker itself caused the end, even if the lease was lost.
+    /// True if the worker itself caused the end, even if the lease was then lost.
     pub(super) by_choice: bool,
-    /// The work had been asked to stop when it ended.
+    /// True if the work had been asked to stop before it ended.
     pub(super) asked_to_stop: bool,
     /// The time for which the work ran.
     pub(super) ran: Duration,

@@ -23,7 +23,7 @@ use crate::lease::AcquireError;
 #[non_exhaustive]
 pub enum ElectionError<E> {
     /// The group's name or the settings cannot be used, the quorum has been closed, or a majority of nodes has refused
-    /// this worker since it was started, for a reason that only an operator can fix.
+    /// this worker ever since its start, for reasons that only an operator can fix.
     #[error(transparent)]
     Acquire(AcquireError),
     /// This candidate is already running. Clones are the same candidate.

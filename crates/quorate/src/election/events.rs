@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ElectionEvent {
-    /// It leads, for this term.
+    /// The candidate was elected, for this term.
     Elected(FencingToken),
     /// An extension failed to reach a majority; it is being retried.
     AtRisk(FencingToken),
@@ -14,7 +14,7 @@ pub enum ElectionEvent {
     Recovered(FencingToken),
     /// The work of this term has been asked to stop.
     StepDown(FencingToken),
-    /// An observer has asked the leader to resign, and it does.
+    /// An observer has asked the leader to resign, and the leader is resigning.
     AskedToResign(FencingToken),
     /// The lease of this term was handed over to the named worker. `Resigned` follows.
     HandedOver {
@@ -25,9 +25,9 @@ pub enum ElectionEvent {
     },
     /// The work of this term returned an error or panicked. `Resigned` follows.
     WorkFailed(FencingToken),
-    /// The term ended by resignation: its work had ended before.
+    /// The term ended by resignation. Its work had ended before.
     Resigned(FencingToken),
-    /// The term ended because validity did; work that still ran has been dropped.
+    /// The term ended because the lease's validity ended. Work that still ran has been dropped.
     Lost(FencingToken),
 }
 
@@ -39,7 +39,7 @@ impl EventBroadcast {
     pub(super) fn join(&self) -> Events<ElectionEvent> {
         let (sender, events) = mpsc::unbounded_channel();
         let mut subscribers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without this, subscribers that have gone would pile up while there is no event.
+        // Remove closed subscribers here too: otherwise they would accumulate while there is no event.
         subscribers.retain(|one| !one.is_closed());
         subscribers.push(sender);
         drop(subscribers);

@@ -12,11 +12,12 @@ pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 struct Entry {
     worker: Arc<str>,
     since: WallTime,
-    /// The end of the lease as last reported; `None` for this candidate's own, and where the nodes cannot tell.
+    /// The end of the leader's lease as last reported; `None` for this candidate's own lease, or if the nodes reported
+    /// no end.
     until: Option<BootTime>,
 }
 
-/// A leader, at the time of the question.
+/// The leader at the time of the call.
 #[derive(Debug, PartialEq)]
 pub(super) struct Known {
     pub(super) worker: Arc<str>,
@@ -33,12 +34,13 @@ impl KnownLeader {
         Some(Known { worker: Arc::clone(&entry.worker), since: entry.since, remaining })
     }
 
-    /// Notes that this candidate, called `worker`, leads.
+    /// Records that this candidate, called `worker`, leads.
     pub(super) fn leads(&self, worker: &Arc<str>, wall: WallTime) {
         *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, until: None });
     }
 
-    /// Notes that `worker` leads, for `remaining` unless it extends its lease. Returns whether that is a change.
+    /// Records that `worker` leads, for `remaining` unless it extends its lease. Returns whether the leader has
+    /// changed.
     pub(super) fn follows(
         &self,
         worker: &str,
@@ -60,7 +62,7 @@ impl KnownLeader {
         }
     }
 
-    /// Notes that the leader is not known.
+    /// Records that the leader is not known.
     pub(super) fn clear(&self) {
         self.entry().take();
     }

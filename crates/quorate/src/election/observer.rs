@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 /// The time between two requests of an observer.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Watches the leadership of a group, without campaigning. What it reports was true a moment ago.
+/// Watches the leadership of a group, without campaigning. Each report may be out of date when the caller reads it.
 #[derive(Debug)]
 pub struct Observer {
     pub(super) quorum: Quorum,
@@ -25,9 +25,9 @@ pub struct Leader {
     pub worker: Arc<str>,
     /// The term, where it is known.
     pub term: Option<FencingToken>,
-    /// The time at which it was first seen to lead, by this worker's wall clock.
+    /// The time, on this worker's wall clock, at which this worker was first seen to lead.
     pub seen_since: WallTime,
-    /// The time for which it leads if it extends its lease no more.
+    /// The time for which this worker will lead if its lease is not extended again.
     pub remaining: Option<Duration>,
 }
 
@@ -39,13 +39,13 @@ impl Observer {
     /// Asks the nodes for the leader.
     ///
     /// # Errors
-    /// [`NoMajority`] where fewer than a majority answered.
+    /// [`NoMajority`] if fewer than a majority answered.
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     pub async fn leader(&mut self) -> Result<Option<Leader>, NoMajority> {
         let seen = self.quorum.inspect(&self.resource).await?;
-        // There is no leader yet under a lease that is reserved for a successor.
+        // While the lease is reserved for a successor, there is no leader.
         let holder = seen.holder.filter(|holder| holder.reserved_for().is_none());
         let leader = holder.map(|holder| {
             let worker: Arc<str> = holder.worker().into();
@@ -57,11 +57,11 @@ impl Observer {
         Ok(leader)
     }
 
-    /// Waits until the leader or the term differs from the last one returned, or there is none any more. The first call
-    /// returns at once.
+    /// Waits until the leader or the term differs from the last one returned, or until there is no leader any more.
+    /// The first call returns at once.
     ///
     /// # Errors
-    /// [`NoMajority`] where fewer than a majority answered; call it again to go on.
+    /// [`NoMajority`] if fewer than a majority answered; call it again to continue.
     ///
     /// # Cancel safety
     /// Safe: no change is lost.

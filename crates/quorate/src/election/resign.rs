@@ -7,14 +7,14 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The most bytes of a worker's name that an error shows.
+/// The maximum number of bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
 /// The time between two checks whether the leader has resigned.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The time for which a successor is awaited after that.
+/// The time for which a new leader is awaited after the leader has resigned.
 const SUCCESSOR: Duration = Duration::from_secs(1);
-/// The time by which a resign request outlives the wait for it.
+/// The time for which a resign request stays stored after the caller's wait for it is over.
 const REQUEST_OUTLIVES_WAIT: Duration = Duration::from_secs(1);
 
 /// The reason why no leader resigned.
@@ -27,7 +27,7 @@ pub enum ResignError {
         /// The group.
         group: String,
     },
-    /// Another term has begun since the one that was named.
+    /// Another term has begun since the term that the caller named.
     #[error("the term {asked} is over: {} leads{}", plain(&leader.worker, NAME_MAX), term_of(leader))]
     OtherTerm {
         /// The term that was named.
@@ -38,7 +38,7 @@ pub enum ResignError {
     /// Too few nodes answered, or too few accepted the resign request.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
-    /// The leader goes on: it may be cut off from the nodes, be stuck, or not allow remote resignation.
+    /// The leader did not resign: it may be cut off from the nodes, be stuck, or not allow remote resignation.
     #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or not allow remote resignation", plain(&leader.worker, NAME_MAX), term_of(leader))]
     LeadsOn {
         /// The leader.
@@ -57,26 +57,27 @@ enum Seen {
     /// The leader, and the owner token of its lease.
     Leads(Owner, Leader),
     NoLeader,
-    /// Only a minority names a holder: one that is being elected, or one of which too few nodes know.
+    /// Only a minority names a holder. Either its election is in progress, or too few nodes know of it.
     Unclear,
 }
 
 impl Observer {
-    /// Asks the leader to resign, and waits up to `wait` for it to do so: its work is asked to stop, has its grace to end, and
-    /// then the lease is released. With `term`, it asks only if that is the leader's term. The leader notices within half a
-    /// second, or a tenth of its TTL where that is less.
+    /// Asks the leader to resign, and waits up to `wait` until it has resigned. The leader asks its work to stop
+    /// within the grace period, and then releases its lease. With `term`, the request is made only if that is the
+    /// leader's term. The leader notices within half a second, or a tenth of its TTL where that is less.
     ///
-    /// The request is stored on the nodes and applies to the current term only. It ends by itself a second after the wait. A
-    /// leader that is cut off, is stuck, or does not allow it ([`Election::allow_remote_resign`](super::Election::allow_remote_resign))
-    /// leads on. The group may elect the same worker again after its back-off, if no other candidate campaigns.
+    /// The request is stored on the nodes and applies to the current term only. It ends by itself a second after the
+    /// wait. A leader that is cut off, is stuck, or does not allow it
+    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) stays leader. The group may elect the
+    /// same worker again after its back-off, if no other candidate campaigns.
     ///
-    /// Returns the leader that resigned, and the leader now, if one was elected within a second.
+    /// Returns the leader that resigned, and the new leader, if one was elected within a second.
     ///
     /// # Errors
     /// [`ResignError`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves the request on the nodes, until it ends by itself.
+    /// If the future is dropped, the request stays on the nodes until it ends by itself.
     pub async fn ask_to_resign(
         &mut self,
         term: Option<FencingToken>,
@@ -107,7 +108,7 @@ impl Observer {
                 Ok(Seen::NoLeader) => gone_at = gone_at.or(Some(env.now())),
                 Ok(Seen::Unclear) => {}
                 Err(error) if error.is_permanent() => return Err(error.into()),
-                // The next look may succeed.
+                // The next inspection may succeed.
                 Err(_) => {}
             }
             match gone_at {

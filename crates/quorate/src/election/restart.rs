@@ -7,7 +7,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// The rule by which the work is restarted after a failure. Pure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnError {
-    /// It runs again in a later term, after a pause.
+    /// The work runs again in a later term, after a pause.
     Restart(Backoff),
     /// The campaign ends with the error.
     End,
@@ -17,30 +17,31 @@ impl OnError {
     pub(super) const DEFAULT: Self =
         Self::Restart(Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) });
 
-    /// Restarts after pauses from `first` to `longest`, neither shorter than 10 ms nor `longest` shorter than `first`.
+    /// Returns the rule that restarts the work after pauses from `first` to `longest`. `first` is raised to at least
+    /// 10 ms, and `longest` to at least `first`.
     pub(super) fn restart(first: Duration, longest: Duration) -> Self {
         let first = first.max(SHORTEST);
         Self::Restart(Backoff { first, longest: longest.max(first) })
     }
 }
 
-/// The failures in a row of one campaign's work.
+/// The number of consecutive failures of one campaign's work.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     in_a_row: u32,
 }
 
 impl Failures {
-    /// Notes that the work ended without an error, after it ran for `ran`.
+    /// Records that the work ended without an error, after it ran for `ran`.
     pub(super) fn ended(&mut self, backoff: Backoff, ran: Duration) {
         if ran >= backoff.longest {
             self.in_a_row = 0;
         }
     }
 
-    /// Notes that the work failed after it ran for `ran`, and returns the pause before the next campaign.
+    /// Records that the work failed after it ran for `ran`, and returns the pause before the next campaign.
     ///
-    /// Work that ran for at least the longest pause counts as healthy: the pauses begin again.
+    /// Work that ran for at least the longest pause counts as healthy: the pauses begin again with the first one.
     pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
         self.ended(backoff, ran);
         self.in_a_row = self.in_a_row.saturating_add(1);

@@ -12,7 +12,7 @@ use futures_util::{
 };
 use std::pin::{Pin, pin};
 
-/// Polls the work of a term, and everything that may end it: a lost lease, a shutdown, a resignation.
+/// Polls the work of a term, and each event that may end the term: a lost lease, a shutdown, a resignation.
 pub(super) async fn tend<E, S>(
     env: &Env,
     election: &Election,
@@ -81,7 +81,7 @@ where
     }
 }
 
-/// The step-down of a term, which is announced once.
+/// The step-down of a term, which is reported once.
 #[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,

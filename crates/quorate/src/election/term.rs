@@ -15,7 +15,7 @@ use std::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// One term of a leader, the argument of its work. Clones are the same term; none of them keeps it alive.
+/// One term of a leader, the argument of its work. Clones are the same term. A clone does not prolong the term.
 ///
 /// ```
 /// use quorate::{Election, Quorum, node::MemoryNode};
@@ -41,20 +41,20 @@ pub struct Term(Arc<Inner>);
 struct Inner {
     quorum: Quorum,
     lease: Lease,
-    /// The quorum's clock when the acquire was sent by which the leader was elected.
+    /// The time on the quorum's clock at which the leader sent the acquire request that elected it.
     began: WallTime,
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
     /// Fires when the work has ended: the tasks of [`Term::spawn`] end then.
     tasks_end: CancellationToken,
-    /// Fires when the leader is to resign.
+    /// Fires when the leader must resign.
     resigning: CancellationToken,
     /// The worker to which the leader then hands over.
     successor: Mutex<Option<Arc<str>>>,
     /// True if the lease is left to run out when the term ends.
     unreleased: AtomicBool,
-    /// The end of the time that the work has once it is asked to resign; nanoseconds of the boot clock.
+    /// The time by which the work must end once the leader is asked to resign, in nanoseconds of the boot clock.
     stop_by: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ impl Term {
         self.0.lease.token()
     }
 
-    /// Returns the quorum's clock when the acquire was sent by which the leader was elected.
+    /// Returns the time on the quorum's clock at which the leader sent the acquire request that elected it.
     pub(crate) fn began(&self) -> WallTime {
         self.0.began
     }
@@ -110,14 +110,15 @@ impl Term {
         self.0.lease.remaining()
     }
 
-    /// Returns the time at which the term ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    /// Returns the time, on this worker's boot clock, at which the term ends if no extension succeeds; `None` once it
+    /// has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.lease.valid_until()
     }
 
-    /// Returns the time until which the work may run: the end of the term, or of the grace once the leader is asked to resign;
-    /// `None` once the term has ended. Work that runs longer is dropped, and whatever other processes do for it must have ended
-    /// by then.
+    /// Returns the time until which the work may run; `None` once the term has ended. That time is the end of the
+    /// term, or the end of the grace period once the leader is asked to resign. Work that runs longer is dropped.
+    /// Other processes that act for the work must have ended by then.
     pub fn work_until(&self) -> Option<BootTime> {
         let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
         self.valid_until().map(|until| until.min(stop_by))
@@ -133,17 +134,18 @@ impl Term {
         self.0.lease.lost_token()
     }
 
-    /// Resigns: the work is asked to stop and has the grace to end, then the lease is released. The candidate campaigns again
-    /// after its back-off. Does not wait.
+    /// Resigns: asks the work to stop within the grace period, and then releases the lease. The candidate campaigns
+    /// again after its back-off. Does not wait.
     pub fn resign(&self) {
         self.0.resigning.cancel();
     }
 
-    /// As [`Term::resign`], and then hands over to the candidate of the worker called `worker`, as [`Lease::transfer_to`] does.
-    /// Does not wait: the result is reported as [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
+    /// Resigns as [`Term::resign`] does, and then hands the lease over to the candidate of the worker called `worker`,
+    /// as [`Lease::transfer_to`] does. Does not wait: the result is reported as
+    /// [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
     ///
     /// # Errors
-    /// [`LeaseError`] where no worker can have that name, or the term has ended: then nothing happens.
+    /// [`LeaseError`] if no worker can have that name, or the term has ended: then nothing happens.
     pub fn transfer_to(&self, worker: &str) -> Result<(), LeaseError> {
         QuorumConfig::validate_worker("the successor", worker)?;
         self.fencing_token()?;
@@ -155,8 +157,8 @@ impl Term {
     /// Starts a task that ends with the term: when the work has ended, or the term is lost, the task is dropped at its next
     /// await point. The lease is released after that. A task of `tokio::spawn` would outlive the term.
     ///
-    /// To finish in good order, watch [`Term::step_down_token`] in the task, and let the work wait for it. A panic ends the
-    /// task alone.
+    /// To finish in good order, watch [`Term::step_down_token`] in the task, and let the work wait for it. A panic
+    /// ends only that task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let (lost, end) = (self.lost_token().clone(), self.0.tasks_end.clone());
         let bounded = async move {
@@ -169,14 +171,14 @@ impl Term {
         self.env().spawn(self.0.tasks.track_future(bounded));
     }
 
-    /// Leaves the lease to run out when this term ends, instead of releasing it or handing it over: no other leader is elected
-    /// before its TTL is over. For work that may still run then and cannot be ended, such as a process of another user. It
-    /// cannot be undone.
+    /// When this term ends, leaves the lease to expire instead of releasing it or handing it over: no other leader is
+    /// elected before its TTL is over. Use it for work that may still run then and cannot be ended, such as a process
+    /// of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
         self.0.unreleased.store(true, Ordering::Release);
     }
 
-    /// Returns why the work was asked to stop, where the lease was the reason; `None` while it goes on.
+    /// Returns why the work was asked to stop, if the lease was the reason; `None` until then.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.0.lease.step_down_cause()
     }
@@ -186,7 +188,7 @@ impl Term {
         &self.0.quorum
     }
 
-    /// Returns the token that is cancelled when the leader is to resign.
+    /// Returns the token that is cancelled when the leader must resign.
     pub(super) fn resigning(&self) -> &CancellationToken {
         &self.0.resigning
     }
@@ -245,7 +247,7 @@ impl fmt::Debug for Term {
     }
 }
 
-/// Ends the lease of a term when the campaign drops it, whatever clones of the term exist.
+/// Ends the lease of a term when the campaign drops this guard, even if clones of the term exist.
 pub(super) struct TermGuard(pub(super) Term);
 
 impl Drop for TermGuard {

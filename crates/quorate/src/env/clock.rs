@@ -6,7 +6,7 @@ use std::{
 
 /// A point on a worker's own boot clock (`CLOCK_BOOTTIME` on Linux): the time since boot, including sleep.
 ///
-/// Points of two machines cannot be compared. Only durations may be sent to another machine.
+/// Points on the boot clocks of two machines cannot be compared. Only durations may be sent to another machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BootTime(u64);
 
@@ -34,7 +34,7 @@ impl BootTime {
 
 impl Add<Duration> for BootTime {
     type Output = Self;
-    /// Saturates at the end of the clock, 584 years after boot.
+    /// Adds a duration. The result saturates at the end of the clock, 584 years after boot.
     fn add(self, time: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -42,7 +42,7 @@ impl Add<Duration> for BootTime {
 
 impl Sub<Duration> for BootTime {
     type Output = Self;
-    /// Saturates at boot.
+    /// Subtracts a duration. The result saturates at boot.
     fn sub(self, time: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -98,7 +98,7 @@ impl Sub<Duration> for WallTime {
     }
 }
 
-/// In RFC 3339, in UTC: `2026-11-22T14:16:36.000001Z`.
+/// Formats the time by RFC 3339, in UTC: `2026-11-22T14:16:36.000001Z`.
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
@@ -139,7 +139,7 @@ impl From<SystemTime> for WallTime {
     }
 }
 
-/// Ends at the last time that `jiff` can express, in the year 9999.
+/// Converts the time. A later time becomes the last time that `jiff` can express, in the year 9999.
 #[cfg(feature = "jiff")]
 impl From<WallTime> for jiff::Timestamp {
     fn from(at: WallTime) -> Self {

@@ -11,8 +11,8 @@
 //! # What is not guaranteed
 //!
 //! A sleep may end late, because the process was paused or the machine slept: read the clock again after it.
-//! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the time of a
-//! node shows that. [`WallTime`] may step in either direction at any time.
+//! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the clock
+//! of a node on another machine shows that. [`WallTime`] may step in either direction at any time.
 //!
 //! # One interface to the operating system
 //!
@@ -46,7 +46,7 @@ pub trait World: Debug + Send + Sync + 'static {
     /// Sleeps until about `at`. It may return early or late: [`Env::sleep_until`] reads the clock again.
     ///
     /// # Cancel safety
-    /// Safe: dropping it only stops waiting.
+    /// Safe: dropping the future only stops the wait.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
     /// Runs `work` as a task counted by `tasks`. A simulation wraps the future, so that it can pause or stop a whole worker.
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>);
@@ -106,9 +106,10 @@ impl Env {
     /// Sleeps until the boot clock shows `at`, even if the machine sleeps meanwhile.
     ///
     /// # Cancel safety
-    /// Safe: dropping it only stops waiting.
+    /// Safe: dropping the future only stops the wait.
     pub async fn sleep_until(&self, at: BootTime) {
-        // A loop whose time has always come must let other tasks run, and its own cancellation be seen.
+        // In a loop whose times have always passed already, this call lets other tasks run and lets the loop's own
+        // cancellation take effect.
         tokio::task::consume_budget().await;
         while self.now() < at {
             self.world.sleep_until(at).await;
@@ -118,7 +119,7 @@ impl Env {
     /// Sleeps for `time` on the boot clock.
     ///
     /// # Cancel safety
-    /// Safe: dropping it only stops waiting.
+    /// Safe: dropping the future only stops the wait.
     pub async fn sleep(&self, time: Duration) {
         self.sleep_until(self.now() + time).await;
     }
@@ -161,7 +162,7 @@ impl Env {
     /// Asks every task to end, and waits until all have ended. Idempotent.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the tasks asked to end; call it again to wait for them.
+    /// If the future is dropped, the tasks are still asked to end. Call it again to wait for them.
     pub async fn finish(&self) {
         self.stop.cancel();
         self.tasks.close();

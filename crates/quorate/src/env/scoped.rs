@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// A task that ends with its handle: dropping the handle aborts it at its next await point.
+/// A task that ends with its handle: dropping the handle aborts the task at its next await point.
 ///
 /// Awaiting the handle returns the output, or the panic as an error. The task ends at the latest when its environment is
 /// asked to end.

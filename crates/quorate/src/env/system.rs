@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 /// often.
 const TIMER_MAX: Duration = Duration::from_millis(100);
 
-/// Returns the name of this host; empty where it has none, or none in UTF-8.
+/// Returns the name of this host; empty if the host has no name, or its name is not UTF-8.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_str().unwrap_or_default().to_owned()
 }

@@ -28,13 +28,14 @@ pub(crate) enum AttemptResult<D = ()> {
 }
 
 impl<D: RoundData> AttemptResult<D> {
-    /// Returns whether the attempt was lost without another holder: the votes were split, or are still being released.
+    /// Returns whether the attempt was lost although no other client holds the lease: the votes were split, or leases
+    /// of lost attempts are still being released.
     fn is_split(&self) -> bool {
         matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
     }
 }
 
-/// The most repetitions of an attempt that was lost because the votes were split.
+/// The maximum number of repetitions of an attempt that was lost because the votes were split.
 const SPLITS_MAX: u32 = 8;
 /// The upper bound of the random pause before the first repetition. Before the n-th repetition it is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
@@ -67,7 +68,7 @@ pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> Attemp
 /// times.
 ///
 /// # Cancel safety
-/// Dropping it releases every lease that was won or may yet be granted.
+/// Dropping the future releases every lease that was won or may yet be granted.
 pub(crate) async fn attempt_each(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],
@@ -79,7 +80,7 @@ pub(crate) async fn attempt_each(
 /// Does the same as [`attempt_each`]; each round also collects `data`.
 ///
 /// # Cancel safety
-/// Dropping it releases every lease that was won or may yet be granted.
+/// Dropping the future releases every lease that was won or may yet be granted.
 pub(crate) async fn attempt_each_with<D: RoundData>(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],
@@ -124,8 +125,8 @@ struct Round<'a, D: RoundData> {
     open: usize,
 }
 
-/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it posts releases behind
-/// its own requests.
+/// The attempt for one resource. If the attempt is dropped before the renewer has adopted its lease, it sends releases
+/// after its own requests.
 struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
@@ -142,7 +143,7 @@ enum Step {
     Raising { token: FencingToken, waiting: usize },
     /// Won, with this token.
     Won(FencingToken),
-    /// Lost, and released.
+    /// The attempt was lost, and its grants have been released.
     Lost,
     /// Adopted by the renewer.
     Adopted,
@@ -230,7 +231,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         if !matches!(attempt.step, Step::Acquiring) {
-            return; // A late grant: the first extension finds it. Or a late loss, released behind its request.
+            return; // Late: a grant is found by the first extension; a loss has been released.
         }
         attempt.tally.count(vote);
         if attempt.tally.verdict() == Verdict::Won {
@@ -247,8 +248,8 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Settles the fencing token after a majority has granted: the largest counter of the grants, once a majority has
-    /// it.
+    /// Settles the fencing token after a majority has granted. The token is the largest counter of the grants, and is
+    /// settled once a majority has stored that counter.
     fn settle_token(&mut self, ticket: u64) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
@@ -295,8 +296,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Hands the won leases over to the renewer. There is no await point: a future that is dropped before this call
-    /// releases the leases, and after it the caller owns leases that release on drop.
+    /// Hands the won leases over to the renewer. There is no await point, so no lease is forgotten. If the future is
+    /// dropped before this call, it releases the leases. After this call, the caller owns handles that release their
+    /// leases when they are dropped.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
@@ -351,8 +353,8 @@ fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToke
     tally.candidate(inner.config().quarantine())
 }
 
-/// Returns whether an attempt was lost to a holder rather than to absent nodes. An attempt that was lost after a
-/// majority of grants counts as contended too, since trying again can help.
+/// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer. An attempt
+/// that was lost after a majority of grants counts as contended too, since trying again can help.
 pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()

@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most locks to choose from, and the most slots of one resource.
+/// The maximum number of locks to choose from, and of slots of one resource.
 const SLOTS_MAX: usize = 1024;
 /// The longest pause of a waiter between two attempts, without the random part.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
@@ -39,15 +39,15 @@ impl Locks {
         Self { inner, names, options: LeaseOptions::new(), wait: None }
     }
 
-    /// Acquires the first of the locks that is free, starting with one at random. Waits until one is free, or [`Locks::wait`]
-    /// is over. Returns the lease, and the place of its lock in the list, counted from 0.
+    /// Acquires the first of the locks that is free, in an order that begins with a random lock. Waits until one is
+    /// free, or [`Locks::wait`] is over. Returns the lease, and the place of its lock in the list, counted from 0.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`](super::Lock::acquire); *contended* names the lock that was tried
     /// last.
     ///
     /// # Cancel safety
-    /// Safe: dropped attempts post their releases behind their own requests.
+    /// Safe: dropped attempts send their releases after their own requests.
     pub async fn acquire_any(&self) -> Result<(usize, Lease), AcquireError> {
         let env = self.inner.env();
         let deadline = self.wait.map(|wait| env.now() + wait);
@@ -74,10 +74,10 @@ impl Locks {
     /// tried last, and its holder.
     ///
     /// # Errors
-    /// As for [`Lock::try_acquire`](super::Lock::try_acquire).
+    /// The same as for [`Lock::try_acquire`](super::Lock::try_acquire).
     ///
     /// # Cancel safety
-    /// As for [`Locks::acquire_any`].
+    /// The same as for [`Locks::acquire_any`].
     pub async fn try_acquire_any(&self) -> Result<TryAcquire<(usize, Lease)>, AcquireError> {
         match self.pass().await? {
             Ok(acquired) => Ok(TryAcquire::Acquired(acquired)),
@@ -123,7 +123,8 @@ impl Locks {
                 return Ok(Err(Refusal { error, retry_after: None }));
             }
             if untried.is_none() {
-                // One inspection of all locks shows which to try: if all are held, it costs two round trips, not k.
+                // One inspection of all locks shows which locks to try: if all are held, it costs two round trips, not
+                // k.
                 let seen = inspect_each(&self.inner, &names).await;
                 for seen in seen.iter().flatten() {
                     soonest = earlier(soonest, seen.remaining);

@@ -18,13 +18,14 @@ pub(crate) enum RenewerCommand {
     Release { id: u64, reply: Option<ReplyTo> },
     /// Hand over a lease, which its handle has ended: the nodes reserve it for the successor.
     Transfer { id: u64, successor: Owner, lasts: Duration, reply: ReplyTo },
-    /// Stop renewing a lease, which its handle has ended. The handle replaces its keys.
+    /// Stop renewing a lease, which its handle has ended. The handle itself replaces or leaves the lease's keys on the
+    /// nodes.
     Forget { id: u64 },
     /// End the lease by `until`, and renew it only while `heartbeat` is good.
     Limit { id: u64, until: Option<BootTime>, heartbeat: Option<Health> },
     /// Renew the lease now, and report the result.
     Extend { id: u64, done: oneshot::Sender<Result<(), LeaseError>> },
-    /// Report the events of a lease from now on, its present state first.
+    /// Report the present state of a lease, and its events from now on.
     Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
 }
 

@@ -30,7 +30,8 @@ pub enum StepDownCause {
 pub(crate) struct LeaseDeadline {
     /// The end of validity as it was granted, before any extension.
     granted_until: BootTime,
-    /// The nodes that may have granted the lease then, each with whether it had replied so.
+    /// The nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant had
+    /// been received.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
     /// The reason why the work was asked to stop. It is set before the work is asked.
@@ -51,12 +52,14 @@ impl LeaseDeadline {
         }
     }
 
-    /// Returns the same deadline with the nodes that may have granted the lease, each with whether it had replied so.
+    /// Returns the same deadline with these nodes, which may have granted the lease. The flag is true for a node whose
+    /// grant has been received.
     pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
         Self { granted_on: nodes, ..self }
     }
 
-    /// Returns the nodes that may have granted the lease when it was won, each with whether it had replied so.
+    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant
+    /// had been received.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         &self.granted_on
     }
@@ -84,8 +87,8 @@ impl LeaseDeadline {
         }
     }
 
-    /// Moves the deadline, to an earlier or a later time. Returns `false` if the lease had ended, or ends by this
-    /// call.
+    /// Moves the deadline, to an earlier or a later time. Returns `false` if the lease had ended before, or if this
+    /// call ends it.
     pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
@@ -118,8 +121,8 @@ impl LeaseDeadline {
         self.valid_until.store(ENDED, Ordering::Release);
     }
 
-    /// Ends the lease because its holder gives it back, and cancels both tokens. Must be called before the first
-    /// message of a release is sent: the work under the lease then learns of the end no later than a node does.
+    /// Ends the lease because its holder releases it, and cancels both tokens. Must be called before the first message
+    /// of a release is sent, so that the work under the lease learns of the end before any node does.
     pub(crate) fn release(&self) {
         self.end();
         self.record_cause(StepDownCause::Released);

@@ -4,8 +4,8 @@ use crate::{
     vote::{NoMajority, NodeOutcome},
 };
 
-/// The reason why a lock was not acquired. Contention is an outcome of `try_acquire`; it is an error of `acquire` only, once its
-/// wait is over.
+/// The reason why a lock was not acquired. Contention is not an error of `try_acquire`, but one of its outcomes. For
+/// `acquire` it is an error, once the wait is over.
 ///
 /// ```
 /// use quorate::{AcquireError, Quorum, node::MemoryNode};
@@ -32,7 +32,7 @@ pub enum AcquireError {
     /// A setting, or the name, cannot be used.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// Another client held it until the wait was over.
+    /// Another client held the lock until the wait was over.
     #[error("timed out waiting for {resource}: {report}")]
     Contended {
         /// The lock.
@@ -73,7 +73,7 @@ impl AcquireError {
         }
     }
 
-    /// Returns whether another client held it until the wait was over.
+    /// Returns whether another client held the lock until the wait was over.
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
@@ -88,7 +88,7 @@ impl AcquireError {
         matches!(self, Self::Untrusted { .. })
     }
 
-    /// Returns whether only an operator, or other code, can fix it: trying again will not help.
+    /// Returns whether another try cannot help: an operator must act, or the code must change.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Setting(_) | Self::Closed => true,
@@ -145,7 +145,7 @@ pub enum LeaseError {
     /// No worker can have the name that was given for the successor.
     #[error(transparent)]
     Successor(#[from] SettingError),
-    /// Too few nodes changed it.
+    /// Too few nodes extended, downgraded or reserved the lease.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
     /// The quorum has been closed.

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 pub enum LeaseEvent {
     /// The last round of extensions reached a majority.
     Held,
-    /// The last round of extensions did not reach a majority. It is retried until the step-down.
+    /// The last round of extensions did not reach a majority. The extension is retried until the step-down.
     AtRisk,
     /// Validity ends within `step_down_grace`, or the lease is being released: the work should finish.
     StepDown,
@@ -15,8 +15,8 @@ pub enum LeaseEvent {
 
 /// A subscription to the events of a lease or an election.
 ///
-/// Of a lease it begins with the state at the time of the subscription, and ends after [`LeaseEvent::Lost`]. Of an election
-/// it begins with the next event, and ends with the election.
+/// A subscription to a lease begins with the lease's state at that time, and ends after [`LeaseEvent::Lost`]. A
+/// subscription to an election begins with the next event, and ends with the election.
 #[derive(Debug)]
 pub struct Events<E>(mpsc::UnboundedReceiver<E>);
 

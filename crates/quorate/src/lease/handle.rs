@@ -108,7 +108,8 @@ impl Lease {
         self.deadline.remaining(self.now()).unwrap_or_default()
     }
 
-    /// Returns the time at which validity ends on this worker's boot clock if no extension succeeds; `None` once it has.
+    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds; `None` once it
+    /// has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         let now = self.now();
         self.deadline.remaining(now).map(|left| now + left)
@@ -139,11 +140,11 @@ impl Lease {
     /// Extends the lease now, rather than at the next automatic extension.
     ///
     /// # Errors
-    /// [`LeaseError::NoMajority`] where too few nodes extended: the lease is valid until its deadline all the same.
-    /// [`LeaseError::Lost`] where it has ended.
+    /// [`LeaseError::NoMajority`] if too few nodes extended the lease: it stays valid until its present deadline.
+    /// [`LeaseError::Lost`] if the lease has ended.
     ///
     /// # Cancel safety
-    /// Safe: the extension goes on without the caller.
+    /// Safe: if the future is dropped, the extension continues.
     pub async fn extend(&self) -> Result<(), LeaseError> {
         let (done, result) = oneshot::channel();
         self.inner.command(RenewerCommand::Extend { id: self.id, done });
@@ -153,21 +154,21 @@ impl Lease {
     /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most.
     ///
     /// # Errors
-    /// [`NoMajority`] where fewer than a majority confirmed: the lease is over all the same.
+    /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.
     ///
     /// # Cancel safety
-    /// The lease ends and the releases leave at the first poll, or at the drop of the future: nothing is lost.
+    /// The lease ends and the releases are sent at the first poll, or when the future is dropped: no release is lost.
     pub async fn release(self) -> Result<(), NoMajority> {
         self.end().await
     }
 
-    /// Ends the lease without a release: it is not extended any more, and the lock stays taken until its TTL is over. For work
-    /// that may still run and cannot be ended, such as a process of another user.
+    /// Ends the lease without a release: it is not extended any more, and the lock stays taken until its TTL is over.
+    /// Use it for work that may still run and cannot be ended, such as a process of another user.
     pub fn abandon(self) {
         self.forget();
     }
 
-    /// As [`Lease::release`], for a lease that other handles view: they see that it has ended.
+    /// Does the same as [`Lease::release`], for a lease that other handles view: they see that it has ended.
     pub(crate) async fn end(&self) -> Result<(), NoMajority> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();
@@ -175,7 +176,7 @@ impl Lease {
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         let mut confirmed = 0;
         let deadline = pool.env().now() + pool.config().node_timeout;
-        // One timer for all votes.
+        // Use one timer for all votes.
         let mut over = pin!(pool.env().sleep_until(deadline));
         while confirmed < pool.majority() {
             let vote = tokio::select! { biased;
@@ -207,7 +208,8 @@ impl Lease {
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
-    /// Ends the lease, then sends the renewer a command that handles its keys in another way than a release.
+    /// Ends the lease, then sends the renewer a command that does something else with the lease's keys than releasing
+    /// them.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
         self.deadline.release();
         self.inner.command(command(self.id));
@@ -219,23 +221,24 @@ impl Lease {
         self.inner.command(RenewerCommand::Forget { id: self.id });
     }
 
-    /// Returns the time at which the acquire was sent that was granted, on this worker's boot clock.
+    /// Returns the time, on this worker's boot clock, at which the successful acquire request was sent.
     pub(crate) fn acquired_at(&self) -> BootTime {
         self.deadline.granted_until() - self.inner.config().validity(self.params.ttl)
     }
 
-    /// Returns the nodes that may have granted it when it was won, each with whether it had replied so.
+    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant
+    /// had been received.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         self.deadline.granted_on()
     }
 
-    /// Returns whether none of the nodes that granted it can have granted it to another client since: it has not run out,
-    /// even without any extension.
+    /// Returns whether the lease is still within its first grant, before any extension is needed. If so, no node that
+    /// granted it can have granted it to another client since.
     pub(crate) fn is_of_first_grant(&self) -> bool {
         self.is_valid() && self.inner.env().now() < self.deadline.granted_until()
     }
 
-    /// Returns the parameters with which it is held.
+    /// Returns the parameters with which the lease is held.
     pub(super) fn params(&self) -> LeaseParams {
         self.params
     }

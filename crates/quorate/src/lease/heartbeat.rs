@@ -12,13 +12,15 @@ use std::{
 /// A sign of progress in a worker's work. With [`Lock::renew_while_beating`] a lease is extended only while the
 /// last beat, or the beginning of the lease, is no older than the longest silence. Clones share one heartbeat.
 ///
-/// Call [`Heartbeat::beat`] where work gets *done*, not from a timer of its own: a timer beats on while the work
-/// hangs. Leases are extended on a separate task. Without a heartbeat, a holder whose task blocks its thread (a write
-/// to a full pipe, a file system that hangs, a mutex) keeps its lease for as long as the runtime has another thread.
+/// Call [`Heartbeat::beat`] where work gets *done*, not from a timer of its own: a timer continues to beat while the
+/// work hangs. Leases are extended on a separate task. Without a heartbeat, a holder whose task blocks its thread (a
+/// write to a full pipe, a file system that hangs, a mutex) keeps its lease for as long as the runtime has another
+/// thread.
 ///
 /// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the TTL of its
-/// last extension is over. A third of the TTL, the time between two extensions, is a good value. A shorter one leads
-/// to false alarms on a busy machine: each delays an extension, which is sent after the next beat.
+/// last extension is over. A good value for `max_silence` is a third of the TTL, which is the time between two
+/// extensions. A shorter value leads to false alarms on a busy machine. Each false alarm delays an extension until
+/// after the next beat.
 ///
 /// See [`Lock::renew_while_beating`], [`Election::renew_while_beating`] and [`Scheduler::renew_while_beating`].
 ///
@@ -81,8 +83,8 @@ impl Health {
         }
     }
 
-    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows it: it need not beat
-    /// before there is work.
+    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows that: before there is work,
+    /// no beat is needed.
     pub(crate) fn may_begin(&self) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),

@@ -21,7 +21,7 @@ pub(crate) struct QuorumInner {
     majority_log: MajorityLog,
 }
 
-/// Short, since every handle's `Debug` contains it.
+/// The text is short, since the `Debug` text of every handle contains it.
 impl fmt::Debug for QuorumInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Quorum")
@@ -64,8 +64,8 @@ impl QuorumInner {
         &self.majority_log
     }
 
-    /// Logs why an acquisition keeps waiting for a majority. Contention is not logged: a majority answers, so that
-    /// wait is over.
+    /// Logs why an acquisition keeps waiting for a majority. Contention is not logged as a wait: a majority has
+    /// answered, so the wait for a majority is over.
     pub(crate) fn log_wait(&self, error: &AcquireError) {
         let now = self.env().now();
         if error.is_contended() {

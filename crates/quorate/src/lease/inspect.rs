@@ -12,10 +12,11 @@ use std::time::Duration;
 pub struct Inspection {
     /// The holder that a majority names.
     pub holder: Option<Owner>,
-    /// The time for which a majority still stores the holder's lease if it is not extended; `None` for a key without an
-    /// expiry, and where there is no holder.
+    /// The time for which a majority still stores the holder's lease if it is not extended; `None` if the key has no
+    /// expiry, or if there is no holder.
     pub remaining: Option<Duration>,
-    /// True if only a minority names a holder: an attempt in progress, or leftovers that will expire.
+    /// True if only a minority names a holder. An attempt is in progress, or keys of an earlier attempt are left and
+    /// will expire.
     pub contended: bool,
     /// The last fencing token that the counters of a majority have reached, whether or not the resource is held.
     pub token: Option<FencingToken>,
@@ -58,7 +59,7 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
     let mut votes = pool.ask_all(|_| Request::Inspect { resource: resource.clone() });
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut views = Vec::new();
-    // Waits for all answers, not only a majority: people read the result, and they need all of it.
+    // Wait for all answers, not only for a majority: people read the result, and they need the state of every node.
     while let Some(vote) = votes.recv().await {
         outcomes[vote.node] = NodeOutcome::of(&vote.answer);
         if let Answer::Reply(Reply::State { holder, counter, done, begun }) = vote.answer {
@@ -72,7 +73,8 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
 }
 
 /// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes answered.
-/// It waits for no more than a majority: its caller is a program that next tries the resources that seem free.
+/// It waits for only a majority of the answers, since its caller is a program that then tries the resources that seem
+/// free.
 pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let pool = inner.pool();
     let (sender, mut votes) = vote_channel();
@@ -109,7 +111,7 @@ fn merge(views: &[View], majority: usize) -> Inspection {
     let holders = || views.iter().filter_map(|view| view.holder.as_ref());
     let holder = holders().find_map(|(owner, _)| {
         let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
-        // A key without an expiry sorts as the latest.
+        // A key without an expiry is sorted as the latest.
         left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
         Some((owner.clone(), *left.get(majority - 1)?))
     });
@@ -160,8 +162,8 @@ mod tests {
         assert_eq!(begun, Some(AttemptCount { attempts: 2, payload: Some("aa".into()) }));
     }
 
-    /// Regression test: three of five nodes had answered, one of them without the holder's lease. The resource was
-    /// then taken to have no owner.
+    /// Regression test: three of five nodes had answered, and one of the three did not store the holder's lease. The
+    /// code then concluded wrongly that the resource had no owner.
     #[test]
     fn whose_it_is_hangs_on_all_that_answered_and_on_those_that_did_not() {
         for (named, answered, whose) in [

@@ -50,7 +50,8 @@ pub struct Lock<L = Lease> {
     lease: PhantomData<fn() -> L>,
 }
 
-/// Called with the holder, where a majority of nodes names the same one, and with the rest of its TTL.
+/// A callback for a lost attempt. It is called if a majority of nodes names the same holder, with that holder and the
+/// rest of the holder's TTL.
 pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 
 /// The outcome of one attempt: the same for one lock and for several, for writing and for reading.
@@ -72,21 +73,22 @@ pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 /// ```
 #[derive(Debug)]
 pub enum TryAcquire<L = Lease> {
-    /// This caller holds it.
+    /// This caller holds the lock.
     Acquired(L),
-    /// Another client holds it.
+    /// Another client holds the lock.
     Contended {
-        /// The lock that is held: of several, the first in the order of their names; of slots, the last that was tried.
+        /// The lock that is held. If several locks were tried, the first held one in the order of their names; if
+        /// slots were tried, the last slot that was tried.
         resource: Resource,
-        /// The time after which it may be free, as the nodes report it; `None` where they cannot tell.
+        /// The time after which the lock may be free, as the nodes report it; `None` where they cannot tell.
         retry_after: Option<Duration>,
-        /// The holder, where a majority names the same one.
+        /// The holder, if a majority of nodes names the same one.
         holder: Option<Owner>,
     },
 }
 
 impl<L> TryAcquire<L> {
-    /// Returns what was acquired, or `None` where another client holds it.
+    /// Returns the lease that was acquired, or `None` if another client holds the lock.
     pub fn acquired(self) -> Option<L> {
         match self {
             Self::Acquired(lease) => Some(lease),
@@ -94,7 +96,7 @@ impl<L> TryAcquire<L> {
         }
     }
 
-    /// Returns whether another client holds it.
+    /// Returns whether another client holds the lock.
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
@@ -123,7 +125,7 @@ impl<L> Lock<L> {
         }
     }
 
-    /// Returns the same lock, to be held in this mode.
+    /// Returns the same lock, which will be held in this mode.
     pub(super) fn held(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
@@ -147,10 +149,11 @@ impl<L> Lock<L> {
     /// start of the wait. While the queue is not empty, nodes grant the lock only to its head; every other attempt finds it
     /// contended, with [`Owner::QUEUE`] as the holder. Default without a queue.
     ///
-    /// The order is that of the waiters' wall clocks, so it is as good as these agree. A worker whose clock is further than
-    /// `max_clock_offset` from the nodes' gets no place. A waiter that stops asking loses its place within three times
-    /// (100 ms and two node timeouts): 0.9 s at the defaults. A node keeps 128 places for each lock; a waiter that finds no
-    /// free place waits without one. Waiting readers acquire the lock together, up to the first writer in the queue.
+    /// The order is that of the waiters' wall clocks, so it is only as exact as the agreement of these clocks. A
+    /// worker whose clock is further than `max_clock_offset` from the nodes' gets no place. A waiter that stops
+    /// renewing its place loses it within three times (100 ms and two node timeouts): 0.9 s at the defaults. A node
+    /// keeps 128 places for each lock; a waiter that finds no free place waits without one. Waiting readers acquire
+    /// the lock together, up to the first writer in the queue.
     pub fn fair(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
@@ -202,7 +205,7 @@ impl<L> Lock<L> {
                 return Err(error);
             }
             self.inner.log_wait(&error);
-            // A place in the queue has to be renewed in time.
+            // The wait also ends when a place in the queue must be renewed.
             let due = queue_ticket.as_ref().map(QueueTicket::due);
             backoff.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
         }
@@ -220,35 +223,36 @@ impl<L> Lock<L> {
 }
 
 impl Lock {
-    /// Makes one attempt: one round trip where the lock has been used on these nodes before. Where concurrent attempts
-    /// split the votes, so that each is lost, it tries again after a short pause, a few times: *contended* means that
-    /// another client holds the lock, as far as the nodes can tell.
+    /// Makes one attempt, which takes one round trip if the lock has been used on these nodes before. If concurrent
+    /// attempts split the votes, so that each of them is lost, it tries again a few times, after short pauses. So
+    /// *contended* means that another client holds the lock, as far as the nodes can tell.
     ///
     /// # Errors
     /// [`AcquireError`] for a name or settings that cannot be used, and where too few nodes answered or may vote.
     /// Contention is not an error.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
+    /// Safe: a dropped attempt sends its releases after its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
         self.attempt().await
     }
 
-    /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts it sleeps until the nodes report a
-    /// release, or until the remaining TTL that they reported is over. It also tries every 100 ms, and every 400 ms after a
-    /// while if releases are reported: a report may be lost, and other clients, and nodes that are directories, report none.
+    /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts it sleeps until the nodes
+    /// report a release, or until the remaining TTL that they reported is over. It also tries every 100 ms, since a
+    /// report may be lost, and since other clients, and nodes that are directories, report no releases. If releases
+    /// are reported, this interval grows to 400 ms.
     ///
     /// Within this process the caller that has waited longest is woken first; between processes there is no order without
     /// [`Lock::fair`].
     ///
     /// # Errors
-    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
-    /// An error that only an operator can fix is returned at once: a majority of nodes refuses this worker for a wrong
-    /// password, missing rights, another node list, other shared settings, a replica's role, an eviction policy and the like.
-    /// [`AcquireError::is_permanent`] distinguishes these errors from others.
+    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over. If a
+    /// majority of nodes refuses this worker for a reason that only an operator can fix, the error is returned at
+    /// once. Such reasons are a wrong password, missing permissions, another node list, other shared settings, a
+    /// replica's role or an eviction policy. [`AcquireError::is_permanent`] distinguishes these errors from others.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
+    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         self.acquire_by(self.deadline()).await
     }

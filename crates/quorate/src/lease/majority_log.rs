@@ -6,11 +6,12 @@ use std::{
 
 /// The pause after which the same fact is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
-/// The time after which the wait of a cold start is logged as a warning: a healthy one is shorter.
+/// The time after which the wait of a cold start is logged as a warning: a healthy cold start takes less time.
 const COLD_START: Duration = Duration::from_secs(1);
 
-/// Log lines on a missing majority: one when the first acquisition begins to wait (a warning only after a second, on a cold start),
-/// one every minute while any waits, one when a majority answers again. However many acquisitions wait, the quorum logs them once.
+/// The log lines about a missing majority. One line is logged when the first acquisition begins to wait (on a cold
+/// start, a warning only after a second). One line follows every minute while any acquisition waits, and one line when
+/// a majority answers again. The quorum logs each line once, however many acquisitions wait.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
 
@@ -24,11 +25,11 @@ struct Waiting {
 /// The line to log for an acquisition that found no majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Nothing: it has been logged.
+    /// No line: the wait has been logged.
     Quiet,
-    /// The wait begins. As long as this worker has never had a quorum, it is a cold start.
+    /// The wait begins. If this worker has never had a quorum, this is a cold start.
     Begins,
-    /// The wait goes on.
+    /// The wait continues.
     GoesOn(Duration),
 }
 

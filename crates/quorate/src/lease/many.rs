@@ -1,4 +1,4 @@
-//! Several leases at once: all of them or none, or each by itself.
+//! The acquisition of several leases in one call: all of them or none, or each by itself.
 
 use crate::{
     config::SettingError,
@@ -18,10 +18,10 @@ use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The most locks of one call.
+/// The maximum number of locks of one call.
 const MANY_MAX: usize = 10_000;
 
-/// Several locks, of which a caller acquires all, each by itself, or any one. Made by
+/// Several locks. A caller acquires all of them together, each by itself, or any one of them. Made by
 /// [`Quorum::locks`](crate::quorum::Quorum::locks) and, for numbered slots, by
 /// [`Quorum::slots`](crate::quorum::Quorum::slots). A name that is given twice counts once.
 #[derive(Clone, Debug)]
@@ -62,17 +62,17 @@ impl Locks {
     /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every one.
     /// `max_hold` counts for each lease from its own acquisition.
     ///
-    /// All locks are tried at once. Where one is lost, those before it *in the order of their names* are kept while
-    /// it is waited for, and those after it are released. So every caller waits only for names above those that it
-    /// holds, and no two callers wait for each other. This does not cover other locks that they hold: a caller that
-    /// acquires locks one by one, in an order of its own, may still block.
+    /// All locks are tried at once. If another client holds one of them, the leases before it *in the order of the
+    /// names* are kept during the wait, and those after it are released. So every caller waits only for a name after
+    /// all names that it holds, and no two callers wait for each other. Locks that a caller acquired by other calls
+    /// are not covered: a caller that acquires locks one by one, in an order of its own, can still cause a deadlock.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had
     /// been acquired are released.
     ///
     /// # Cancel safety
-    /// Safe: leases that had been acquired are released, and dropped attempts post their releases behind their own
+    /// Safe: leases that had been acquired are released, and dropped attempts send their releases after their own
     /// requests.
     pub async fn acquire_all(&self) -> Result<Leases, AcquireError> {
         let (named, params) = self.parsed()?;
@@ -80,19 +80,19 @@ impl Locks {
         sorted.sort_unstable();
         let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
         let mut held = self.gather(&sorted, params, deadline).await?;
-        // In the order of the names as given, for callers that read the tokens.
+        // Sort the leases in the order of the names as given, for callers that read the tokens.
         let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
         held.sort_by_cached_key(place);
         Ok(Leases(held))
     }
 
-    /// As [`Locks::acquire_all`], without waiting for a holder.
+    /// Does the same as [`Locks::acquire_all`], without waiting for a holder.
     ///
     /// # Errors
-    /// As for [`Lock::try_acquire`].
+    /// The same as for [`Lock::try_acquire`].
     ///
     /// # Cancel safety
-    /// As for [`Locks::acquire_all`].
+    /// The same as for [`Locks::acquire_all`].
     pub async fn try_acquire_all(&self) -> Result<TryAcquire<Leases>, AcquireError> {
         match self.clone().wait(Duration::ZERO).acquire_all().await {
             Ok(leases) => Ok(TryAcquire::Acquired(leases)),
@@ -111,7 +111,7 @@ impl Locks {
     /// [`AcquireError`] for a name or timings that cannot be used: then no request was sent.
     ///
     /// # Cancel safety
-    /// As for [`Locks::acquire_all`].
+    /// The same as for [`Locks::acquire_all`].
     pub async fn try_acquire_each(
         &self,
     ) -> Result<Vec<(Resource, Result<TryAcquire, AcquireError>)>, AcquireError> {
@@ -129,7 +129,7 @@ impl Locks {
         deadline: Option<BootTime>,
     ) -> Result<Vec<Lease>, AcquireError> {
         let env = self.inner.env();
-        // Always the leases of the first names of `sorted`.
+        // The leases held so far: always those of the first names of `sorted`.
         let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
         loop {
             let rest = &sorted[held.len()..];
@@ -158,7 +158,7 @@ impl Locks {
                 !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
             };
             if !held.iter().all(stands) {
-                held.clear(); // An early lease has ended, or is about to, after the wait for a later one.
+                held.clear(); // During the wait for a later lock, an earlier lease ended or came near its end.
             } else if held.len() == sorted.len() {
                 return Ok(held);
             }
@@ -199,7 +199,7 @@ impl Leases {
     /// Waits until the first step-down of one of the leases.
     ///
     /// # Cancel safety
-    /// Safe: it only waits.
+    /// Safe: the call only waits.
     pub async fn any_step_down(&self) {
         first(&self.0, Lease::step_down_token).await;
     }
@@ -207,7 +207,7 @@ impl Leases {
     /// Waits until the first of the leases has ended.
     ///
     /// # Cancel safety
-    /// Safe: it only waits.
+    /// Safe: the call only waits.
     pub async fn any_lost(&self) {
         first(&self.0, Lease::lost_token).await;
     }
@@ -221,10 +221,10 @@ impl Leases {
     /// most.
     ///
     /// # Errors
-    /// The first [`NoMajority`]: all of the leases have ended all the same.
+    /// The first [`NoMajority`]: even then, all of the leases have ended.
     ///
     /// # Cancel safety
-    /// As for [`Lease::release`].
+    /// The same as for [`Lease::release`].
     pub async fn release(self) -> Result<(), NoMajority> {
         join_all(self.0.iter().map(Lease::end)).await.into_iter().collect()
     }

@@ -1,4 +1,5 @@
-//! Leases on a majority of nodes: the [`Quorum`](crate::quorum::Quorum), locks, and the renewer that extends held leases.
+//! Leases on a majority of nodes: locks, read locks, and the renewer that extends held leases. A
+//! [`Quorum`](crate::quorum::Quorum) makes them.
 //!
 //! # What is not guaranteed
 //!
@@ -13,16 +14,17 @@
 //! * A majority of nodes keep their memory, or are in quarantine after losing it (see
 //!   [new nodes](crate::quorum#new-nodes)).
 //!
-//! Another Redlock client on the same name is excluded and excludes, but only with the guarantees of plain Redlock.
+//! Another Redlock client that uses the same name and Quorate exclude each other, but only with the guarantees of
+//! plain Redlock.
 //!
 //! # Readers and writers
 //!
-//! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers hold a name, the
-//! lock's key on each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and ends with
-//! the last reader. So nodes grant the name neither to a plain lock nor to any other Redlock client, which knows
-//! nothing of readers. (The alternative, a separate key for readers that writers check too, would have let other
-//! clients in beside them.) The rules of all leases hold for readers too: a majority, validity from the send,
-//! extension, quarantine. The differences are:
+//! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers hold a
+//! name, the lock's key on each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and
+//! ends with the last reader. So nodes grant the name neither to a plain lock nor to any other Redlock client, which
+//! knows nothing of readers. (The alternative is a separate key for readers, which writers check too. It was rejected,
+//! since other Redlock clients do not check that key and would acquire the name beside the readers.) The rules of all
+//! leases hold for readers too: a majority, validity from the send, extension, quarantine. The differences are:
 //!
 //! * Readers have no fencing token, and change no counter. In a pause between [`ReadLease::ensure_held`] and the use
 //!   of the data, a writer may acquire the lock, and there is no token to compare.
@@ -33,16 +35,17 @@
 //!
 //! [`Lease::downgrade`] ends the writer's lease before its first message is sent. A node turns it into a reader's
 //! lease only where the writer's key is still stored and no other owner has been counted since. (The owner alone does
-//! not show this: a late extension sets it again after another writer. The model found that.) There is no upgrade:
-//! two readers that both wanted one would wait for each other.
+//! not show this: a late extension may set the same owner again after another writer. The formal model found that
+//! case.) A reader's lease cannot be upgraded to a writer's: two readers that both tried would wait for each other.
 //!
 //! # Fair waiting
 //!
-//! [`Lock::fair`] orders waiters by the start of their wait, by their own wall clocks. The order is as good as these
-//! clocks agree, and `max_clock_offset` bounds how far a clock may be off. A node grants only to the head of its
-//! queue, so a plain attempt is refused while the queue is not empty. Two things are not guaranteed: that a place
-//! outlives a worker that is paused (it ends after 0.9 s at the defaults, and is taken again with its old time), and
-//! that the order is kept where nodes lose it. The queue protects nothing: mutual exclusion does not depend on it.
+//! [`Lock::fair`] orders waiters by the start of their wait, by their own wall clocks. The order is only as exact as
+//! the agreement of these clocks, and `max_clock_offset` bounds how far a clock may be off. A node grants only to the
+//! head of its queue, so a plain attempt is refused while the queue is not empty. Two things are not guaranteed.
+//! First, a paused worker loses its place after 0.9 s at the defaults; when the worker continues, it takes a place
+//! again, with its old time. Second, nodes may lose the queue, and with it the order. Mutual exclusion does not depend
+//! on the queue.
 //!
 //! # The states of a lease
 //!
@@ -56,8 +59,9 @@
 //!
 //! Fencing tokens are unique and grow; the argument for this makes no assumption about time. Each node counts its
 //! grants of a resource. The client takes the largest count among its grants, and raises the counters of a majority to
-//! it. If two attempts ended with one token `t`, some node had (owner A, c = t) and later (owner B, c = t), but B's
-//! grant there made c larger. A later attempt meets a node that had `t`, and adds one.
+//! it. Two attempts A and B cannot both end with the token `t`. Otherwise some node had owner A with the count `t`,
+//! and later owner B with the same count, although its grant to B made the count larger. A later attempt gets a larger
+//! token, since its majority includes a node that had the count `t`, and that node's grant adds one.
 
 mod acquire;
 mod any;

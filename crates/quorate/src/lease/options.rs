@@ -7,8 +7,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The settings of a lease, for everything that holds one: a lock, a reader's lock, slots, an election, claims.
 ///
-/// Each of these has the same methods, which change its own options; `options` takes a whole set of them, so that one set can
-/// serve several. A setting that is not given keeps its default, or the value that an earlier call gave.
+/// Each of these has the same methods, which change its own options; `options` takes a whole set of them, so that
+/// several builders can use one set of options. A setting that is not given keeps its default, or the value from an
+/// earlier call.
 ///
 /// ```
 /// use quorate::{Claims, Election, LeaseOptions, Quorum, node::MemoryNode};
@@ -44,8 +45,8 @@ impl LeaseOptions {
         Self { ttl: None, grace: None, min_validity: None, auto_extend: None, max_hold: None, health: None }
     }
 
-    /// Sets the time for which each extension holds, and so how long a crashed holder blocks the others. Default 10 s, at most
-    /// `max_ttl`.
+    /// Sets the time for which each extension holds. A holder that crashes blocks other clients for up to this time.
+    /// Default 10 s, at most `max_ttl`.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -71,33 +72,34 @@ impl LeaseOptions {
         self
     }
 
-    /// Sets how long a lease is held at most, counted from its acquisition: validity ends by then, and the step-down comes its
-    /// grace before. Default without a limit. It must be longer than the grace. The keys of a holder that crashes just then
-    /// stay for up to a third of the TTL longer.
+    /// Sets how long a lease is held at most, counted from its acquisition: validity ends by then, and the step-down
+    /// comes earlier by the step-down grace. Default without a limit. It must be longer than the grace. The keys of a
+    /// holder that crashes just then stay for up to a third of the TTL longer.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
     }
 
-    /// Extends the lease only while `check` returns true, so that a worker that is stuck stops renewing. From the first false
-    /// the lease is *at risk*; the work is asked to step down, and then the lease ends. If `check` returns true in time, the
-    /// lease goes on.
+    /// Extends the lease only while `check` returns true, so that a worker that is stuck stops renewing. From the
+    /// first false the lease is *at risk*; the work is asked to step down, and then the lease ends. If `check` returns
+    /// true again in time, the lease continues.
     ///
-    /// `check` is called before each extension, every third of the TTL (after a false, every twentieth), on the task that
-    /// extends every lease of this quorum: it must return at once, not wait. A panic in it counts as false.
+    /// `check` is called before each extension, so every third of the TTL. After it has returned false, it is called
+    /// every twentieth of the TTL. It runs on the task that extends every lease of this quorum, so it must return at
+    /// once, without waiting. A panic in it counts as false.
     pub fn renew_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.health = Some(Health::Check(Arc::new(check)));
         self
     }
 
-    /// Extends the lease only while the last beat of `heartbeat`, or the beginning of the lease, is younger than its longest
-    /// silence. Takes the place of [`renew_while`](LeaseOptions::renew_while).
+    /// Extends the lease only while the last beat of `heartbeat`, or the beginning of the lease, is more recent than
+    /// the heartbeat's longest silence. Replaces [`renew_while`](LeaseOptions::renew_while).
     pub fn renew_while_beating(mut self, heartbeat: &Heartbeat) -> Self {
         self.health = Some(Health::Beats(heartbeat.clone()));
         self
     }
 
-    /// Returns these options with those that are set in `later` in their place.
+    /// Returns these options, in which each option that is set in `later` is replaced.
     pub(crate) fn with(self, later: Self) -> Self {
         Self {
             ttl: later.ttl.or(self.ttl),
@@ -117,7 +119,7 @@ impl LeaseOptions {
         self.grace.unwrap_or_else(|| QuorumConfig::default_grace(self.effective_ttl(config)))
     }
 
-    /// Returns the condition on renewal.
+    /// Returns the health check on which renewal depends.
     pub(crate) fn health(&self) -> Option<&Health> {
         self.health.as_ref()
     }
@@ -202,37 +204,37 @@ macro_rules! lease_options {
         $crate::lease::lease_options!(each);
     };
     (each) => {
-        /// As [`LeaseOptions::ttl`](crate::lease::LeaseOptions::ttl).
+        /// Does the same as [`LeaseOptions::ttl`](crate::lease::LeaseOptions::ttl).
         pub fn ttl(self, ttl: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().ttl(ttl))
         }
 
-        /// As [`LeaseOptions::step_down_grace`](crate::lease::LeaseOptions::step_down_grace).
+        /// Does the same as [`LeaseOptions::step_down_grace`](crate::lease::LeaseOptions::step_down_grace).
         pub fn step_down_grace(self, grace: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().step_down_grace(grace))
         }
 
-        /// As [`LeaseOptions::min_validity`](crate::lease::LeaseOptions::min_validity).
+        /// Does the same as [`LeaseOptions::min_validity`](crate::lease::LeaseOptions::min_validity).
         pub fn min_validity(self, least: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().min_validity(least))
         }
 
-        /// As [`LeaseOptions::auto_extend`](crate::lease::LeaseOptions::auto_extend).
+        /// Does the same as [`LeaseOptions::auto_extend`](crate::lease::LeaseOptions::auto_extend).
         pub fn auto_extend(self, extended: bool) -> Self {
             self.options($crate::lease::LeaseOptions::new().auto_extend(extended))
         }
 
-        /// As [`LeaseOptions::max_hold`](crate::lease::LeaseOptions::max_hold).
+        /// Does the same as [`LeaseOptions::max_hold`](crate::lease::LeaseOptions::max_hold).
         pub fn max_hold(self, most: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().max_hold(most))
         }
 
-        /// As [`LeaseOptions::renew_while`](crate::lease::LeaseOptions::renew_while).
+        /// Does the same as [`LeaseOptions::renew_while`](crate::lease::LeaseOptions::renew_while).
         pub fn renew_while(self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
             self.options($crate::lease::LeaseOptions::new().renew_while(check))
         }
 
-        /// As [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
+        /// Does the same as [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
         pub fn renew_while_beating(self, heart: &$crate::lease::Heartbeat) -> Self {
             self.options($crate::lease::LeaseOptions::new().renew_while_beating(heart))
         }

@@ -1,4 +1,4 @@
-//! The parameters of a lease, and the requests that they lead to.
+//! The parameters of a lease, and the requests that are built from them.
 
 use crate::{
     config::{QuorumConfig, SettingError},
@@ -13,7 +13,7 @@ pub(crate) struct LeaseParams {
     pub(crate) ttl: Duration,
     /// The time by which the step-down precedes the end of validity.
     pub(crate) grace: Duration,
-    /// An attempt that leaves less validity than this is lost.
+    /// The minimum validity: an attempt that leaves less counts as lost.
     pub(crate) min_validity: Duration,
     /// The lifetime of the fencing counter after its last use.
     pub(crate) keep: Duration,
@@ -25,11 +25,11 @@ pub(crate) struct LeaseParams {
 }
 
 impl LeaseParams {
-    /// Returns the parameters of a lease whose counter lives for `fence_retention`. An option that is `None` has its
-    /// default.
+    /// Returns the parameters of a lease whose counter lives for `fence_retention`. An option that is `None` gets its
+    /// default value.
     ///
     /// # Errors
-    /// [`SettingError`] where the timings cannot work.
+    /// [`SettingError`] if the timings cannot work.
     pub(crate) fn checked(
         config: &QuorumConfig,
         ttl: Duration,
@@ -43,8 +43,8 @@ impl LeaseParams {
         Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Exclusive })
     }
 
-    /// Returns the request for the lease. `propose` is the client's wall clock: a node without a counter starts it
-    /// there.
+    /// Returns the request that acquires the lease. `propose` is the client's wall clock: a node without a counter
+    /// starts one at that value.
     pub(super) fn acquire(
         &self,
         resource: Resource,

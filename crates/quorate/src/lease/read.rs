@@ -22,10 +22,10 @@ impl Lock<ReadLease> {
     /// Makes one attempt, as [`Lock::try_acquire`] of a lock for writing does.
     ///
     /// # Errors
-    /// As for a lock for writing.
+    /// The same as for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests.
+    /// Safe: a dropped attempt sends its releases after its own requests.
     pub async fn try_acquire(&self) -> Result<TryAcquire<ReadLease>, AcquireError> {
         Ok(self.attempt().await?.map(ReadLease))
     }
@@ -33,10 +33,10 @@ impl Lock<ReadLease> {
     /// Waits until this caller holds the lock for reading, as [`Lock::acquire`] of a lock for writing does.
     ///
     /// # Errors
-    /// As for a lock for writing.
+    /// The same as for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt posts its releases behind its own requests, and ends the subscription to releases.
+    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.
     pub async fn acquire(&self) -> Result<ReadLease, AcquireError> {
         self.acquire_by(self.deadline()).await.map(ReadLease)
     }
@@ -83,8 +83,8 @@ impl ReadLease {
         self.0.remaining()
     }
 
-    /// Returns the time at which validity ends on this worker's boot clock if no extension succeeds; `None` once it
-    /// has.
+    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds; `None` once it
+    /// has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.valid_until()
     }
@@ -104,24 +104,24 @@ impl ReadLease {
         self.0.events()
     }
 
-    /// As [`Lease::extend`].
+    /// Does the same as [`Lease::extend`].
     ///
     /// # Errors
-    /// As [`Lease::extend`].
+    /// The same as for [`Lease::extend`].
     ///
     /// # Cancel safety
-    /// Safe: the extension goes on without the caller.
+    /// Safe: if the future is dropped, the extension continues.
     pub async fn extend(&self) -> Result<(), LeaseError> {
         self.0.extend().await
     }
 
-    /// As [`Lease::release`].
+    /// Does the same as [`Lease::release`].
     ///
     /// # Errors
-    /// As [`Lease::release`].
+    /// The same as for [`Lease::release`].
     ///
     /// # Cancel safety
-    /// The lease ends and the releases leave at the first poll, or at the drop of the future: nothing is lost.
+    /// The lease ends and the releases are sent at the first poll, or when the future is dropped: no release is lost.
     pub async fn release(self) -> Result<(), NoMajority> {
         self.0.release().await
     }
@@ -133,19 +133,20 @@ impl Lease {
     ///
     /// The writer's lease ends before the first message is sent, whatever the result. Each node turns it into a
     /// reader's lease in one step. The reader's lease has the same TTL and grace, and an owner token of its own. A
-    /// longest hold and a condition on renewal belong to the writer's lease only, and end with it.
+    /// `max_hold` or a health check on renewal applies to the writer's lease only, and ends with it.
     ///
     /// # Errors
-    /// [`LeaseError`] where the lease had ended, or too few nodes made it a reader's. In each case no lease is
-    /// held any more, and its keys on the nodes are released.
+    /// [`LeaseError`] if the lease had ended, or too few nodes turned it into a reader's lease. In either case no
+    /// lease is held any more, and its keys on the nodes are released.
     ///
     /// # Cancel safety
-    /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt posts its releases
-    /// behind its own requests.
+    /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt sends its releases
+    /// after its own requests.
     pub async fn downgrade(self) -> Result<ReadLease, LeaseError> {
         self.fencing_token()?;
         let inner = Arc::clone(self.inner());
-        // Before the first message is sent: see `LeaseDeadline::end`. The renewer leaves the keys to `WriterKeys`.
+        // End the writer's lease before the first message is sent: see `LeaseDeadline::release`. The renewer leaves
+        // the keys to `WriterKeys`.
         self.forget();
         let keys = WriterKeys { inner: Arc::clone(&inner), lease: self };
         let attempted = downgrade(&inner, &keys.lease).await;

@@ -1,7 +1,8 @@
-//! Requests to a holder that it release its lease.
+//! Requests that ask a holder to release its lease.
 //!
-//! A release request is a lease of its own, on [`Resource::resign_request`], that carries the *holder's* owner token. So it applies to this
-//! one holder and to none after it, it ends by itself, and the nodes need no request of another kind for it.
+//! A release request is a lease of its own, on [`Resource::resign_request`], that carries the *holder's* owner token.
+//! So the release request applies only to this holder, and to no later one. It ends by itself, and the nodes need no
+//! further kind of request for it.
 
 use crate::{
     lease::{Lease, inner::QuorumInner},
@@ -10,16 +11,17 @@ use crate::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// The counter of a release request counts nothing, so a node accepts any clock that starts it.
+/// The counter of a release request has no meaning, so a node accepts any clock as its start.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-/// The number of times in a TTL that a holder looks for requests, and the bounds of the time between two looks.
+/// The number of times per TTL at which a holder checks for release requests, and the bounds of the time between two
+/// checks.
 const LOOKS: u32 = 10;
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// Asks the holder of `resource` with the owner token `owner` to release it; the request lasts for `lasts`.
 ///
 /// # Errors
-/// The outcome of each node, where fewer than a majority accepted it.
+/// The outcome of each node, if fewer than a majority accepted it.
 pub(crate) async fn request_release(
     inner: &QuorumInner,
     resource: &Resource,
@@ -33,7 +35,7 @@ pub(crate) async fn request_release(
         if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer
             && stored != *owner
         {
-            // A request to a holder that is gone.
+            // Remove a request that is addressed to a former holder.
             let (unused, _) = vote_channel();
             let stale = Request::Release { resource: request_key.clone(), owner: stored };
             pool.ask(look.node, stale, ReplyTo { sender: unused, ticket: 0 });
@@ -61,16 +63,16 @@ pub(crate) async fn request_release(
     if accepted >= pool.majority() { Ok(()) } else { Err(pool.report(outcomes)) }
 }
 
-/// Waits until a majority of nodes has reported a release request to the holder of `lease`. One node is not enough: a request
-/// on a minority may be one that was never accepted.
+/// Waits until a majority of nodes has reported a release request to the holder of `lease`. One node is not enough: a
+/// request that only a minority stores was perhaps never accepted.
 ///
 /// # Cancel safety
-/// Safe: it only looks.
+/// Safe: the call only reads.
 pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
-    // A node that has reported it once counts from then on.
+    // A node that has reported the request once counts from then on.
     let mut reported = BTreeSet::new();
     loop {
         pool.env().sleep(every).await;

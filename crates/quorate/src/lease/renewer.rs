@@ -21,10 +21,11 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The most messages taken from a channel at a time.
+/// The maximum number of messages taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
-/// Owns every held lease of a quorum: one task, one wheel of due times, one channel of votes.
+/// Owns every held lease of a quorum. It has one task, one timer wheel of due times and one channel of votes for all
+/// leases.
 #[derive(Debug)]
 pub(crate) struct LeaseRenewer {
     pool: Arc<NodePool>,
@@ -32,7 +33,8 @@ pub(crate) struct LeaseRenewer {
     events: mpsc::UnboundedReceiver<PoolEvent>,
     sender: VoteSender,
     votes: VoteReceiver,
-    /// Boxed, since a B-tree reserves room for up to twice as many entries as it holds, and these are large.
+    /// The entries are boxed, since they are large and a B-tree reserves room for up to twice as many entries as it
+    /// holds.
     kept: BTreeMap<u64, Box<RenewalEntry>>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
@@ -121,7 +123,7 @@ impl LeaseRenewer {
                 // A lease that has been released reports no more events: the channel closes.
                 if let Some(kept) = self.kept.get_mut(&id) {
                     let _ = events.send(kept.held.stage());
-                    // A lease may be watched often, and report no event for a long time.
+                    // Drop closed watchers here: a lease may get many watchers, and report no event for a long time.
                     kept.watchers.retain(|watcher| !watcher.is_closed());
                     kept.watchers.push(events);
                 }
@@ -191,7 +193,8 @@ impl LeaseRenewer {
         kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
-            // Before the deadline is set: the step-down is computed from the deadline that the handle sees.
+            // Count late grants before the deadline is set, since the step-down is computed from the deadline that the
+            // handle sees.
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
@@ -201,8 +204,9 @@ impl LeaseRenewer {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // The lease has expired by its votes: release the remaining keys. If the handle ended it, the handle's
-            // command is on its way, and it may be to leave the keys on the nodes.
+            // The lease has expired by its votes: release the remaining keys. If the handle has ended the lease, the
+            // handle's own command arrives soon. That command may say to leave the keys on the nodes, so nothing is
+            // released here.
             if until <= now {
                 self.let_go(id, None);
             }
@@ -241,8 +245,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, and has every node reserve it for the successor. The renewer does this because it sends
-    /// the extensions: no extension may follow the reservation and set the old owner again.
+    /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer does this
+    /// because it sends the extensions: no extension may follow the reservation and set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {
@@ -254,8 +258,8 @@ impl LeaseRenewer {
             };
             self.pool.ask(node, request, reply.clone());
         }
-        // A node that missed the reservation is released, as after any lease. On a node that stores the reservation
-        // this has no effect.
+        // On a node that missed the reservation, the key is released, as after any lease. On a node that stores the
+        // reservation this has no effect.
         self.pool.release(&held.resource, &held.owner, |_| true, None);
     }
 
@@ -271,7 +275,7 @@ impl LeaseRenewer {
 }
 
 impl RenewalEntry {
-    /// Counts the grants that came after the verdict.
+    /// Counts the grants that arrived after the verdict of the acquire round.
     fn take_late(&mut self, pool: &NodePool) {
         let Some(mut late) = self.late.take() else { return };
         while let Some(vote) = late.try_recv() {

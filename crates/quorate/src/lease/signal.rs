@@ -4,7 +4,7 @@ use std::sync::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A cancellation token that is created on first use: of very many leases, most never need theirs.
+/// A cancellation token that is created on first use: among very many leases, most never need a token.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     fired: AtomicBool,
@@ -12,10 +12,11 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Fires, for every task that waits and for every later caller of [`Signal::token`].
+    /// Fires the signal: cancels the token for every task that waits, and for every later caller of [`Signal::token`].
     pub(crate) fn fire(&self) {
         self.fired.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `token`: either this function sees the token, or that one sees the stored flag.
+        // This fence pairs with the fence in `token`: either this function sees the token, or `token` sees the stored
+        // flag.
         fence(Ordering::SeqCst);
         if let Some(token) = self.token.get() {
             token.cancel();

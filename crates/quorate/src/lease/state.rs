@@ -26,9 +26,9 @@ pub(crate) struct LeaseState {
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
-    /// The time at which validity ends, whatever the nodes extend.
+    /// The time at which validity ends, even if the nodes extend the lease further.
     hold_until: Option<BootTime>,
-    /// True from a failed health check until the next successful one.
+    /// True after a failed health check, until the next check succeeds.
     ailing: bool,
     /// The next round was requested explicitly, so it runs even if the lease does not need it.
     asked_for: bool,
@@ -82,7 +82,7 @@ impl LeaseState {
         }
     }
 
-    /// Ends validity at `until`, whatever the nodes extend.
+    /// Ends validity at `until`, even if the nodes extend the lease further.
     pub(crate) fn limit(&mut self, until: Option<BootTime>) {
         self.hold_until = until;
     }
@@ -128,13 +128,13 @@ impl LeaseState {
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
-                // A reply to the previous round: the node has not been asked in the current one.
+                // The vote is a reply to the previous round: the node has not been asked in the current round.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
             }
             (answer, _) => {
                 slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
-                // A node that may not vote is not asked again before the next round.
+                // A node that must not vote is not asked again before the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 slot.retry_at = again.then_some(now + self.retry_every);
             }
@@ -175,7 +175,7 @@ impl LeaseState {
             return Vec::new();
         }
         if self.covered() && !self.asked_for {
-            // It is extended for as long as it may be held. No key should outlive that time by more than necessary.
+            // The grants already last until `hold_until`. A further extension would only make keys outlive that time.
             self.renew_at = BootTime::from_nanos(u64::MAX);
         }
         let whole_round = now >= self.renew_at;
@@ -286,7 +286,7 @@ impl LeaseState {
         self.round_won() || self.covered()
     }
 
-    /// Returns whether the lease is extended for as long as it may be held.
+    /// Returns whether the grants so far already last until `hold_until`.
     fn covered(&self) -> bool {
         self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
     }
@@ -326,7 +326,7 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// A lease of ten seconds, of which 9,698 ms are valid, held on nodes 0 to 2 of 5 since 1,000 ms.
+    /// Returns a lease with a TTL of ten seconds and a validity of 9,698 ms, held on nodes 0 to 2 of 5 since 1,000 ms.
     fn held() -> LeaseState {
         let second = Duration::from_secs(1);
         let params = LeaseParams {
@@ -424,8 +424,8 @@ mod tests {
         assert!(held.due(at(2000)).is_empty());
     }
 
-    /// Regression test: such an answer was once discarded without a retry, and its node was never asked again. A
-    /// lease that a flushed node had lost was not repaired there.
+    /// Regression test: an answer that did not count was once discarded without a retry, and its node was never asked
+    /// again. A lease that a flushed node had lost was not repaired there.
     #[test]
     fn a_node_whose_answer_does_not_count_is_asked_again() {
         let mut held = held();

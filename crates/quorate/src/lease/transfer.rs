@@ -12,21 +12,24 @@ use std::{sync::Arc, time::Duration};
 const RESERVED_FOR: Duration = Duration::from_secs(1);
 
 impl Lease {
-    /// Ends the lease, and reserves the resource for `worker`, which should be waiting for it. For the duration that
-    /// is returned, one second or the TTL at most, only an attempt by a worker of that name
-    /// ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) acquires it; every other client finds it held.
-    /// After that any client may acquire it. The successor's token is larger, as the token of any later lease is.
+    /// Ends the lease, and reserves the resource for `worker`, which should already be waiting to acquire the
+    /// resource. The returned duration is at most one second, and at most the TTL. During it, only a worker of that
+    /// name ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) can acquire the resource; every other
+    /// client finds the resource held. After that any client may acquire it. The successor's token is larger, as the
+    /// token of any later lease is.
     ///
     /// Only the name identifies the successor: any process that uses it may acquire the resource, and of two such
-    /// processes the first one does. A successor that waits in an acquire is woken as by a release, and goes before
-    /// the waiters in the queue. The reservation is for a writer or a plain lock: readers of the successor find the
-    /// lease held, as every other client does.
+    /// processes, the first to try acquires it. A successor that waits in an acquire is woken as by a release, and is
+    /// granted the resource before the waiters in the queue. The reservation is for a writer or a plain lock: the
+    /// successor's attempts to read find the resource held, as every other client's attempts do.
     ///
     /// # Errors
-    /// [`LeaseError`]: the lease has ended in each case, and is released where it was not reserved.
+    /// [`LeaseError`]: the lease has ended in each case. On nodes that did not reserve the resource, the lease is
+    /// released.
     ///
     /// # Cancel safety
-    /// The lease ends and the requests leave at the first poll, or the lease is released at the drop of the future.
+    /// The lease ends and the requests are sent at the first poll. If the future is dropped before that, the lease is
+    /// released.
     pub async fn transfer_to(self, worker: &str) -> Result<Duration, LeaseError> {
         self.hand_over(worker).await
     }

@@ -13,13 +13,14 @@ pub enum LedgerError {
         /// The later term.
         by: FencingToken,
     },
-    /// Another record is stored than the leader has read.
+    /// The nodes store this record, which is not the record that the leader has read.
     #[error("another record stands: {0:?}")]
     Standing(Record),
-    /// So many nodes have pruned or lost that time that no majority is left to write to. Waiting does not change it.
+    /// So many nodes have pruned the record's time, or lost their memory of it, that no majority is left to write to.
+    /// Waiting does not change it.
     #[error("too few nodes can remember a record of that time: {0}")]
     Forgotten(NoMajority),
-    /// Too few of the nodes that remember that time answered.
+    /// Too few of the nodes that remember the record's time answered.
     #[error("too few nodes answered for the ledger: {0}")]
     NoMajority(NoMajority),
 }

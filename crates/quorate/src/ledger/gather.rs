@@ -11,11 +11,11 @@ use crate::{
     vote::{NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},
 };
 
-/// Asks every node page by page, each page within the node timeout. Returns the nodes that answered every page, by their
-/// index in the node set, each with its answer.
+/// Reads the ledger from every node page by page, each page within the node timeout. Returns the nodes that answered
+/// every page, by their index in the node set, each with its answer.
 ///
-/// It waits for every node, since more answers leave fewer records unknown. But once a majority has answered every page,
-/// the others have only the same time again, plus the node timeout.
+/// It waits for every node, since more answers leave fewer records unknown. But once a majority has answered every
+/// page, it waits for the other nodes only as long as that took, plus the node timeout.
 pub(super) async fn gather(
     pool: &NodePool,
     request: impl Fn(Option<Cursor>) -> Request,

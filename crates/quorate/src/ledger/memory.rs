@@ -1,7 +1,7 @@
 use crate::node::NodeTime;
 use std::time::Duration;
 
-/// The memory of a node, as far as records are concerned.
+/// The beginning of a node's memory, which decides what records the node can remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The time on the node's clock at which its memory began.

@@ -8,11 +8,12 @@
 //!
 //! # Seals
 //!
-//! Terms are unique and grow, so they serve as ballots. A new leader first *seals* the ledger with its term at a majority:
-//! from then on a node refuses records of older terms, and its answer contains the records that it stores. Only then does
-//! the leader write. An older leader whose record reached a majority wrote to a node of the seal: either before the seal,
-//! and the new leader has read the record, or after it, and the node refused. With a plain read in place of the seal, two
-//! leaders can start one tick.
+//! Terms are unique and grow, so they serve as ballots. A new leader first *seals* the ledger with its term at a
+//! majority. From then on, a sealed node refuses records of older terms. A node's answer to the seal contains the
+//! records that the node stores. Only then does the leader write. Suppose that an older leader writes a record to a
+//! majority. One of those nodes was also sealed. If the write came before the seal, the new leader has read the
+//! record; if it came after the seal, the node refused it. With a plain read in place of the seal, two leaders could
+//! start one tick.
 //!
 //! A write names the record that its leader read, and is refused if another record is stored (compare and set). A record
 //! that is `last` is final.
@@ -29,17 +30,19 @@
 //! * A node's iteration returns each record that exists from the first page to the last at least once. On Redis this is
 //!   HSCAN, which guarantees it even if its table grows or shrinks; other nodes use the order of the keys. A record that
 //!   is returned twice is merged by its key.
-//! * A cursor belongs to the server. It is invalid after a restart, even of a server that remembers everything, because its
-//!   table is then in another order; and after FLUSHALL. So all pages must come on one session and under one memory. A
-//!   node that fails in between has not answered. Each page is a vote, which a server without its marker refuses.
+//! * A cursor belongs to the server. It is invalid after FLUSHALL. It is also invalid after a restart, even of a
+//!   server that remembers everything, because the server's table is then in another order. So all pages must come on
+//!   one session and under one memory. A node that fails in between has not answered. Each page is a vote, which a
+//!   server without its marker refuses.
 //!
-//! A *read* without a seal may mix records of different times. A *prune* moves the low-water mark in its first step: from
-//! then on the node refuses records before the mark, whether its own records have been removed yet or not.
+//! A *read* without a seal may mix records of different times. A *prune* moves the low-water mark in its first step:
+//! from then on the node refuses records before the mark, even if it has not removed its own old records yet.
 //!
 //! # The memory rule
 //!
-//! Records live longer than a quarantine, so a node answers only for what it can remember: a record whose time is before
-//! the beginning of the node's memory (plus `max_clock_offset`) counts neither in the seal nor in the write.
+//! Records live longer than a quarantine, so a node's answer counts only for what the node can remember. The node's
+//! answer about a record does not count, neither in the seal nor in the write, if the record's time is before the
+//! beginning of the node's memory (plus `max_clock_offset`).
 
 mod error;
 mod gather;

@@ -8,11 +8,11 @@ use std::{
     sync::Arc,
 };
 
-/// The most pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two million records. A node
-/// whose pages never end has not answered.
+/// The maximum number of pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two
+/// million records. A node that returns more pages counts as a node that has not answered.
 const PAGES_MAX: usize = 4096;
 
-/// The most bytes of records that are read from one node.
+/// The maximum number of bytes of records that are read from one node.
 const BYTES_MAX: usize = 256 << 20;
 
 /// The fix for a ledger that is too long to be read. FLUSHALL also gives the node a new memory, so that no lost record is
@@ -22,8 +22,8 @@ const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after anoth
 
 /// The pages of a ledger that one node has returned, or pruned, so far. Pure.
 ///
-/// All pages are of one memory of the node and of one session: a cursor belongs to the server, and a server that restarted
-/// iterates in another order, even if it remembers everything.
+/// All pages must come from one memory of the node and from one session. A cursor is valid only for one run of the
+/// server: a server that restarted iterates in another order, even if it remembers everything.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     memory: Option<NodeEpoch>,
@@ -38,7 +38,7 @@ pub(super) struct Pages {
 pub(super) enum PageResult {
     /// There is another page.
     More(Cursor),
-    /// It was the last page.
+    /// The page was the last one.
     Complete,
     /// A later term has sealed the ledger.
     Superseded(FencingToken),
@@ -66,7 +66,7 @@ impl Pages {
         self.memory = Some(memory);
         if let Some(LedgerState { term, low_water, records }) = page {
             self.head = (self.head.0.max(term), self.head.1.max(low_water));
-            // A record that is returned twice is the same, or newer.
+            // If a record is returned twice, the second is the same or newer, so it replaces the first.
             self.records.extend(records);
         }
         match next {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn all_pages_must_be_of_one_memory_and_one_session() {
-        // The last page's memory and session, and the present memory.
+        // Each case: the memory and session of the last page, and the present memory.
         for (later, now) in [(memory(2, 1), 2), (memory(1, 2), 1), (memory(1, 1), 2)] {
             let mut pages = Pages::default();
             assert!(matches!(pages.take(memory(1, 1), 1, page(Some("9"), &["a"])), PageResult::More(_)));

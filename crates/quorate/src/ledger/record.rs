@@ -58,7 +58,7 @@ impl Ledger {
     /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes sealed, which affects older terms only.
+    /// Dropping the future leaves some nodes sealed, which affects older terms only.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
         if self.quorum.config().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
@@ -81,7 +81,7 @@ impl Ledger {
     /// [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
         let read = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
         Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
@@ -94,7 +94,7 @@ impl Ledger {
     /// [`LedgerError::NoMajority`] if fewer than a majority answered for some key.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub(crate) async fn read_keys(
         &self,
         keys: &[Arc<str>],
@@ -113,7 +113,7 @@ impl Ledger {
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            // A node that may have forgotten since it was asked has not answered.
+            // If a node may have lost its memory since it was asked, its answer does not count.
             if vote.memory.epoch != pool.epoch(vote.node) {
                 continue;
             }
@@ -134,12 +134,13 @@ impl Ledger {
     /// Writes `record` under `key` if `seen` is stored there, at a majority of the nodes that can remember it.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if another record is
-    /// stored on so many nodes that no majority is left; [`LedgerError::Forgotten`] if so many have pruned or lost that
-    /// time; [`LedgerError::NoMajority`]. After an error a minority may store the record.
+    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if so many nodes
+    /// store another record that no majority is left; [`LedgerError::Forgotten`] if no majority is left because so
+    /// many nodes have pruned the record's time, or lost their memory of it; [`LedgerError::NoMajority`]. After an
+    /// error a minority may store the record.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the record written on some nodes or on none.
+    /// If the future is dropped, the record is written on some nodes or on none.
     pub async fn write(
         &self,
         key: &Arc<str>,
@@ -149,8 +150,8 @@ impl Ledger {
         self.write_remembered(key, seen, record, record.at).await
     }
 
-    /// As [`Ledger::write`], but counts the nodes whose memory began before `remembered`, in microseconds since the
-    /// epoch, instead of the record's time.
+    /// Does the same as [`Ledger::write`], but counts the nodes whose memory began before `remembered`, in
+    /// microseconds since the epoch, instead of the record's time.
     pub(crate) async fn write_remembered(
         &self,
         key: &Arc<str>,
@@ -176,7 +177,7 @@ impl Ledger {
     /// records may be removed.
     ///
     /// # Cancel safety
-    /// Dropping it leaves some nodes pruned, or partly pruned, which is harmless.
+    /// If the future is dropped, some nodes are pruned or partly pruned, which is harmless.
     pub async fn prune(&self, term: FencingToken, below: u64) -> Result<(), LedgerError> {
         self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
     }
@@ -193,14 +194,15 @@ impl Ledger {
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger outlives its last seal, write, prune or keep, beginning now, at a majority and on every other
-    /// node that answers. The default is 30 days. A node without the ledger does not create it.
+    /// Sets how long the ledger is kept after its last seal, write, prune or keep, and restarts that time now. The
+    /// setting is made at a majority, and on every other node that answers. The default is 30 days. A node that does
+    /// not have the ledger does not create it.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Dropping it leaves the lifetime set on some nodes or on none.
+    /// If the future is dropped, the lifetime is set on some nodes or on none.
     pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut votes = pool.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });
@@ -215,7 +217,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Waits until a majority has stored the record, or can no longer store it.
+    /// Waits until a majority has stored the record, or until no majority can store it any more.
     async fn settle(&self, mut votes: VoteReceiver, mut tally: WriteTally) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];

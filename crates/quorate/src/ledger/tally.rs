@@ -23,7 +23,7 @@ pub struct WriteTally {
 /// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteVerdict {
-    /// A majority of the nodes that remember stores the record.
+    /// A majority stores the record, and each of its nodes has a memory that covers the record's time.
     Written,
     /// A later term has sealed the ledger, and no majority is left.
     Superseded(FencingToken),

@@ -25,10 +25,10 @@ pub const RESULT_MAX: usize = 1024;
 /// The default time for which a ledger is kept after its last change.
 pub const LEDGER_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The most readers of one resource on a node.
+/// The maximum number of readers of one resource on a node.
 pub const READERS_MAX: usize = 1024;
 
-/// The most places in one resource's queue on a node.
+/// The maximum number of places in one resource's queue on a node.
 pub const QUEUE_MAX: usize = 128;
 
 pub(crate) use crate::plain::cut;
@@ -146,9 +146,9 @@ pub trait Store {
     fn ledger(&self, group: &str) -> Result<LedgerState, Self::Error>;
     /// Replaces the whole ledger of a group.
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Self::Error>;
-    /// Returns a part of a group's ledger, so that the store need not read all of it: at most `most` records,
-    /// in the order of their keys, whose keys are greater than `after`. The result always includes the term
-    /// and the low-water mark.
+    /// Returns a part of a group's ledger, so that the store does not have to read the whole ledger. The part has at
+    /// most `most` records, in the order of their keys, and only keys greater than `after`. The result always includes
+    /// the term and the low-water mark.
     fn ledger_after(
         &self,
         group: &str,
@@ -185,8 +185,8 @@ pub trait Store {
         }
         self.set_ledger(group, LedgerState { term, low_water, records: all.into_iter().collect() })
     }
-    /// Returns the retention of a group's ledger: `None` for a ledger that does not exist, and from a store
-    /// that keeps its ledgers forever.
+    /// Returns the retention of a group's ledger: `None` if the ledger does not exist, or if the store keeps its
+    /// ledgers forever.
     fn ledger_life(&self, _group: &str) -> Result<Option<LifeRow>, Self::Error> {
         Ok(None)
     }
@@ -236,8 +236,8 @@ where
     BatchReply { node_time: clocks.wall, replies }
 }
 
-/// Serves `request`, unless it is too late, its marker is not the node's, or it does not apply to this kind
-/// of resource.
+/// Serves `request`. Refuses it if it comes too late, if its marker is not the node's, or if it does not apply to this
+/// kind of resource.
 fn check_and_serve<S: Store>(
     store: &mut S,
     batch: &Batch,

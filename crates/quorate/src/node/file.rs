@@ -17,21 +17,20 @@
 //!
 //! # What is not guaranteed
 //!
-//! * **One machine only.** Leases are timed by the machine's boot clock, and are void after a reboot. File
-//!   systems that several machines can mount are refused if the kernel reports them: NFS, SMB, 9p, virtiofs,
-//!   FUSE (except for local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. Others are not
-//!   recognised (a shared disk, a file system below an overlay). For these the directory records the boot id
-//!   and machine id of its machine: another machine is refused, with a message that names both. Machines that
-//!   have the same machine id (clones of an image), or none, look like one machine that has restarted: the
-//!   second one takes the directory over and the first one is refused from its next request on, but leases
-//!   from before may overlap for up to their TTL. Containers that have time namespaces of their own could
-//!   have two leaders.
-//! * **One user only.** Directories are created with mode 0700 and files with 0600, whatever the umask. A
-//!   directory is refused if it belongs to another user, is open to others, or lies below a directory in
-//!   which others could replace it (as OpenSSH's `StrictModes` does; a sticky directory such as `/tmp` is
-//!   accepted). Its mode is never changed: a directory of an earlier version (0755) is refused with the
-//!   command that closes it, `chmod -R go= DIR`, because a process of another user may hold its lock at this
-//!   moment. Root can do everything.
+//! * **One machine only.** Leases are timed by the machine's boot clock, and are void after a reboot. File systems
+//!   that several machines can mount are refused if the kernel reports them: NFS, SMB, 9p, virtiofs, FUSE (except for
+//!   local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. Others are not recognised (a shared disk,
+//!   a file system below an overlay). For these the directory records the boot id and machine id of its machine:
+//!   another machine is refused, with a message that names both. Machines that have the same machine id (clones of an
+//!   image), or none, look like one machine that has restarted. The second machine then takes the directory over, and
+//!   the first machine is refused from its next request on. Leases that the first machine acquired before may overlap
+//!   with new ones for up to their TTL. Containers that have time namespaces of their own could have two leaders.
+//! * **One user only.** Directories are created with mode 0700 and files with 0600, whatever the umask. A directory is
+//!   refused if it belongs to another user, is open to others, or lies below a directory in which others could replace
+//!   it. (OpenSSH's `StrictModes` has the same rule; a sticky directory such as `/tmp` is accepted.) The node never
+//!   changes the mode of an existing directory, because a process of another user may hold its lock at this moment. So
+//!   a directory of an earlier version (0755) is refused, with an error that names the command that closes it: `chmod
+//!   -R go= DIR`. Root is not kept out.
 //! * **A worker that is stopped inside the critical section blocks the node** for all other workers until it
 //!   continues or dies: `flock` ends with its process, not with time. The other workers time out and continue
 //!   with their other nodes. A quorum of several file nodes helps only if the worker was not stopped inside
@@ -67,8 +66,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The longest time for which the batches of a dropped session wait for the directory's lock. After it they
-/// are discarded, and leases that they would have released expire.
+/// The longest time for which the batches of a dropped session wait for the directory's lock. After that time the
+/// batches are discarded, and the leases that they would have released expire.
 pub const LINGER: Duration = Duration::from_secs(5);
 
 /// A node in a directory that processes of one host share.
@@ -112,7 +111,8 @@ impl FileNode {
         Self::with_world(dir, Arc::new(SystemWorld))
     }
 
-    /// Like [`new`](Self::new), with the clocks of `world`. (Waiting for the lock takes real time.)
+    /// Returns the node as [`new`](Self::new) does, with the clocks of `world`. (Waiting for the lock takes real
+    /// time.)
     #[doc(hidden)]
     pub fn with_world(dir: impl Into<PathBuf>, world: Arc<dyn World>) -> Self {
         let given = dir.into();
@@ -122,7 +122,8 @@ impl FileNode {
         Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
     }
 
-    /// Reports a directory that does not exist as unreachable, instead of creating it: for a program that only looks.
+    /// Reports a directory that does not exist as unreachable, instead of creating it. For a program that only
+    /// inspects the node.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
         self.must_exist = true;
@@ -175,7 +176,7 @@ impl Node for FileNode {
         &self.name
     }
 
-    // They end by the boot clock.
+    // Leases on this node end by the boot clock.
     fn ends_leases_by_wall_clock(&self) -> bool {
         false
     }

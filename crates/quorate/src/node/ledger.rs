@@ -3,15 +3,14 @@
 use super::FencingToken;
 use std::sync::Arc;
 
-/// The number of records, roughly, that a node reads in one call. It serves no other client meanwhile.
+/// The number of records, roughly, that a node reads in one call. The node serves no other client during the call.
 pub const PAGE_RECORDS: usize = 500;
 
 /// The bytes of records, roughly, that a node returns in one call.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// The most bytes of records in a page that a client accepts. It is far more than [`PAGE_BYTES`], because a
-/// Redis server that is configured to store long hashes in the packed encoding returns such a hash as a
-/// whole.
+/// The maximum number of bytes of records in a page that a client accepts. It is far more than [`PAGE_BYTES`], because
+/// a Redis server that is configured to store long hashes in the packed encoding returns such a hash as a whole.
 const BELIEVED_BYTES: usize = 16 << 20;
 
 /// The longest cursor that a client accepts, in bytes. On a node whose cursors are keys, this bounds the key
@@ -23,9 +22,9 @@ const CURSOR_MAX: usize = 4096;
 pub struct Record {
     /// The time that orders the record for pruning: that of a tick, in microseconds since the epoch.
     pub at: u64,
-    /// The term that wrote it.
+    /// The term that wrote the record.
     pub term: FencingToken,
-    /// Set if the record is final: no other may replace it.
+    /// Set if the record is final: no other record may replace it.
     pub last: bool,
     /// The value.
     pub value: Arc<str>,

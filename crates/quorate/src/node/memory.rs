@@ -73,7 +73,7 @@ impl Node for MemoryNode {
         &self.name
     }
 
-    // They end by the boot clock.
+    // Leases on this node end by the boot clock.
     fn ends_leases_by_wall_clock(&self) -> bool {
         false
     }
@@ -129,7 +129,7 @@ impl Drop for MemorySession {
     }
 }
 
-/// The subscriptions. Sessions are kept by number, so that they are notified in a fixed order.
+/// The subscriptions. Sessions are sorted by their numbers, so that they are notified in a fixed order.
 #[derive(Debug, Default)]
 struct PubSub {
     sessions: u64,

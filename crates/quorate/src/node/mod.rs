@@ -96,9 +96,9 @@ pub trait Session: Send + 'static {
 
     /// Subscribes to releases of one resource ([`Push::Released`]), or ends the subscription.
     ///
-    /// Requests sent after [`Listen::Begin`] run when the subscription is active: if they find a key held,
-    /// its later release is pushed, unless the push is lost. The call never blocks, and repeating it has no
-    /// further effect. A node that cannot push does nothing, which is the default.
+    /// Requests sent after [`Listen::Begin`] run when the subscription is active: if such a request finds a key held,
+    /// the node pushes the key's later release, unless the push is lost. The call never blocks, and repeating it has
+    /// no further effect. A node that cannot push does nothing, which is the default.
     fn listen(&mut self, listen: Listen) {
         let _ = listen;
     }

@@ -7,16 +7,16 @@ use std::{fmt, sync::Arc};
 
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
-/// The most characters of a name that an error shows.
+/// The maximum number of characters of a name that an error shows.
 const NAME_SHOWN: usize = 80;
-/// The most bytes of an owner token or a resource's key that are displayed.
+/// The maximum number of bytes of an owner token or a resource's key that are displayed.
 const SHOWN_MAX: usize = 1_200;
 
 /// The suffix of a reservation's token.
 const RESERVED_FOR: &str = ":reserved";
 
-/// The first path components that are reserved for Quorate's own keys. The name of a plain lock may not begin
-/// with one of them and a slash.
+/// The first path components that are reserved for Quorate's own keys. The name of a plain lock must not begin with
+/// one of these words and a slash.
 const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "resign"];
 
 /// The name of a lock, an election or a claim, without the deployment's prefix.
@@ -46,8 +46,8 @@ impl Resource {
     /// Returns the lock called `name`.
     ///
     /// # Errors
-    /// [`SettingError`] where `name` is empty, over 512 bytes, holds a brace or a control character, or begins
-    /// with a reserved word.
+    /// [`SettingError`] if `name` is empty, over 512 bytes, holds a brace or a control character, or begins with a
+    /// reserved word.
     pub fn lock(name: &str) -> Result<Self, SettingError> {
         check("resource", name)?;
         let word = name.split('/').next().unwrap_or_default();
@@ -69,7 +69,7 @@ impl Resource {
     /// Returns the message `id` in the set of claims called `set`.
     ///
     /// # Errors
-    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` may not hold a slash.
+    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` must not contain a slash.
     pub fn claim(set: &str, id: &str) -> Result<Self, SettingError> {
         check("claim set", set)?;
         check("message id", id)?;
@@ -89,9 +89,8 @@ impl Resource {
         Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
     }
 
-    /// Returns the resource that stores a resign request to the holder of this one. It is held under the
-    /// owner token of the lease that the request addresses, so that the request never applies to a later
-    /// holder.
+    /// Returns the resource that stores a resign request to the holder of this resource. The request is held under the
+    /// owner token of the lease that it addresses, so that it never applies to a later holder.
     #[doc(hidden)]
     pub fn resign_request(&self) -> Self {
         Self { key: format!("resign/{}", self.key).into(), kind: ResourceKind::ResignRequest }
@@ -159,17 +158,17 @@ pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> SettingError {
 
 /// An owner token: the name of a worker and 128 random bits.
 ///
-/// The bits are new for each attempt, also for a retry, and are never used again. (If they were, a delayed
+/// The bits are new for each attempt, also for a retry, and are never used again. (If bits were used again, a delayed
 /// release on another connection would delete the key of the new attempt.)
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// The value of a lock's key while readers hold the lock. Other Redlock clients see one more holder, so
+    /// The value of a lock's key while readers hold the lock. Other Redlock clients take it for an ordinary holder, so
     /// that readers exclude them too.
     pub const READERS: &'static str = "quorate:readers";
 
-    /// The holder that a node reports for a free resource that is kept for the waiters in its queue.
+    /// The holder that a node reports for a resource that is free but reserved for the waiters in its queue.
     pub const QUEUE: &'static str = "quorate:queue";
 
     /// Returns the token of one attempt by `worker`.
@@ -205,8 +204,8 @@ impl Owner {
         Self(token.into())
     }
 
-    /// Returns the whole token, unchanged. Another client may have written anything: use `Display` to show
-    /// it.
+    /// Returns the whole token, unchanged. Another client may have written any characters: use `Display` to show the
+    /// token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -266,7 +265,7 @@ impl fmt::Display for Owner {
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The largest token: numbers in Lua are doubles, so a counter may not pass 2^53.
+    /// The largest token: numbers in Lua are doubles, so a counter must not exceed 2^53.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// Returns the token with this number.
@@ -274,7 +273,7 @@ impl FencingToken {
         Self(number)
     }
 
-    /// Returns the number, to compare it.
+    /// Returns the number of the token, to compare it with others.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -286,7 +285,8 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A point on a *node's* wall clock. It is compared with a worker's clock only by way of an offset.
+/// A point on a *node's* wall clock. It is never compared with a worker's clock directly, only through the measured
+/// offset of the two clocks.
 pub type NodeTime = WallTime;
 
 #[cfg(test)]

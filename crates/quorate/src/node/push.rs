@@ -1,7 +1,7 @@
 use super::{Owner, Resource};
 use tokio::sync::mpsc;
 
-/// The most pushes that wait for a driver; the last slot is kept for [`Push::Closed`]. Further pushes are
+/// The maximum number of pushes that wait for a driver; the last slot is kept for [`Push::Closed`]. Further pushes are
 /// lost.
 const PUSHES_MAX: usize = 1024;
 
@@ -16,7 +16,8 @@ pub enum Push {
     Released {
         /// The released lease.
         lease: ReleasedLease,
-        /// The number of sessions that the node notified, of all workers: as many may now try to acquire.
+        /// The number of sessions that the node notified, of all workers: so many workers may now try to acquire at
+        /// once.
         notified: u32,
     },
 }
@@ -36,7 +37,7 @@ pub struct ReleasedLease {
 pub enum Listen {
     /// Push the releases of this resource.
     Begin(Resource),
-    /// Stop pushing them.
+    /// Stop pushing the releases of this resource.
     End(Resource),
 }
 
@@ -45,7 +46,7 @@ pub enum Listen {
 pub struct PushSender(mpsc::Sender<Push>);
 
 impl PushSender {
-    /// Returns a push_sender and the receiving half of its channel.
+    /// Returns a sender of pushes, and the receiving half of its channel.
     pub fn channel() -> (Self, mpsc::Receiver<Push>) {
         let (tx, rx) = mpsc::channel(PUSHES_MAX);
         (Self(tx), rx)

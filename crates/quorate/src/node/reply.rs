@@ -72,7 +72,7 @@ pub enum Reply {
         /// The cursor for the next step; `None` after the last record.
         next: Option<Cursor>,
     },
-    /// *Write*: the node stores another record than the leader expected; this is it.
+    /// *Write*: the node stores this record, which is not the record that the leader expected.
     Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,
@@ -190,8 +190,8 @@ pub enum Cause {
     /// The server refused the connection: a wrong password, a missing permission.
     #[error("refused us: {0}")]
     Denied(Arc<str>),
-    /// The node cannot be used as it is configured: for instance a file that cannot be read, a certificate
-    /// that is not trusted, or another key in place of the marker.
+    /// The node cannot be used with its present configuration. For instance, a file cannot be read, a certificate is
+    /// not trusted, or another key is stored in place of the marker.
     #[error("cannot be used: {0}")]
     Misconfigured(Arc<str>),
     /// No reply arrived within the node timeout.

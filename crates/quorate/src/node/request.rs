@@ -33,8 +33,8 @@ pub enum Request {
         tolerance: Duration,
         /// The time for which the counter is kept after this.
         keep: Duration,
-        /// The ticket of the attempt's place in the resource's queue. While the queue holds a place, only the
-        /// first one is granted.
+        /// The ticket of the attempt's place in the resource's queue. While the queue holds any place, only an attempt
+        /// with the first place is granted.
         ticket: Option<Owner>,
     },
     /// Sets the counter to `to` if the holder is still `owner` and the counter is no larger than `to`.
@@ -112,9 +112,9 @@ pub enum Request {
         /// The reader.
         owner: Owner,
     },
-    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been
-    /// counted. (The owner alone does not prove that no other holder wrote in between: a delayed extension
-    /// sets it again.)
+    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been counted. (The
+    /// owner alone does not prove that no other holder wrote in between: a delayed extension may have set the same
+    /// owner again.)
     Downgrade {
         /// The resource that is held; not a claim.
         resource: Resource,

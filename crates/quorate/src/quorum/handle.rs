@@ -55,7 +55,8 @@ impl Quorum {
         Locks::new(Arc::clone(&self.0), names)
     }
 
-    /// Returns `k` numbered slots called `name`, of which to acquire one: at most `k` workers hold one at a time.
+    /// Returns `k` numbered slots called `name`. A worker acquires one of them, so that at most `k` workers hold a
+    /// slot at a time.
     ///
     /// Each slot is a lock of its own, `NAME/slot-I`, with its own fencing counter: [`Locks::acquire_any`] returns the number
     /// `I` and the lease. A token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All
@@ -63,10 +64,11 @@ impl Quorum {
     ///
     /// # Why no counting semaphore
     ///
-    /// A count that a quorum keeps is unsound. With five nodes and room for two holders, each of three workers may be
-    /// counted by three nodes while no node counts more than two of them: nine grants fit into ten places. Whatever a
-    /// node counts, two majorities may overlap in only one node, and a node with room grants. A lease has one place on
-    /// each node, so any two majorities conflict; `k` leases under `k` names are `k` such places.
+    /// A count that a quorum keeps is unsound. Take five nodes, each with room for two holders: ten places. Three
+    /// workers need three nodes each: nine grants. So all three workers can have a majority, although no node counts
+    /// more than two of them. Whatever a node counts, two majorities may overlap in only one node, and a node with
+    /// room grants. A lease has one place on each node, so any two majorities conflict; `k` leases under `k` names are
+    /// `k` such places.
     pub fn slots(&self, name: impl AsRef<str>, k: usize) -> Locks {
         Locks::slots(Arc::clone(&self.0), name.as_ref(), k)
     }
@@ -116,18 +118,20 @@ impl Quorum {
         self.0.pool().env()
     }
 
-    /// Returns the quorum's clock: the latest time that the wall clocks of a majority of all nodes have certainly reached. It
-    /// is computed from the clock readings in the nodes' replies, extrapolated by this worker's boot clock; if every node has
-    /// replied, it is the median of their clocks. Ticks are due by it. Until a majority has replied it is this worker's own
-    /// wall clock, which has no weight afterwards. It sends no request and does not wait.
+    /// Returns the quorum's clock: the latest time that the wall clocks of a majority of all nodes have certainly
+    /// reached. It is computed from the clock readings in the nodes' replies, extrapolated by this worker's boot
+    /// clock; if every node has replied, it is the median of their clocks. A tick is due once this clock has reached
+    /// it. Until a majority has replied it is this worker's own wall clock, which has no weight afterwards. It sends
+    /// no request and does not wait.
     ///
-    /// A node whose clock jumps, or is far off, decides nothing while a majority of the others agrees. A node that is away
-    /// counts by its last reply, less `drift_rate` of the time since. Nodes in memory or in files have this host's clock.
+    /// A node whose clock jumps, or is far off, decides nothing while a majority of the others agrees. A node that is
+    /// unreachable counts by its last reply, less `drift_rate` of the time since. Nodes in memory or in files have
+    /// this host's clock.
     ///
-    /// It is behind the nodes' clocks by the travel time of their replies. It may step back: a little when a connection is new,
-    /// and further when clocks of nodes are set back, or when this machine's boot clock was stopped (then the next replies
-    /// correct it). Code that must not go back keeps a mark of its own, as the scheduler does of the ticks that it has
-    /// planned.
+    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. It may step back. It steps
+    /// back a little when a connection is new. It steps back further when clocks of nodes are set back, or when this
+    /// machine's boot clock was stopped; in the last case the next replies correct it. Code that must not go back has
+    /// to store the latest time that it has used, as the scheduler stores which ticks it has planned.
     pub fn wall(&self) -> WallTime {
         self.0.pool().wall()
     }
@@ -140,20 +144,21 @@ impl Quorum {
     /// Waits until each node has been reached or found unreachable, for `wait` at most, and returns the state of each.
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     pub async fn met(&self, wait: Duration) -> QuorumStatus {
         self.settled(wait, |status| !status.is_connecting()).await
     }
 
-    /// Waits until a majority of nodes votes, for `wait` at most, and returns the state of each node. It ends early once every
-    /// node has been reached or found unreachable: a node that was reached may yet be in quarantine.
+    /// Waits until a majority of nodes votes, for `wait` at most, and returns the state of each node. It ends early,
+    /// even without a majority, once every node has been reached or found unreachable. A node that was reached may
+    /// still be in quarantine.
     ///
     /// # Errors
-    /// [`NoMajority`] where no majority votes, with the cause for each node. A cause that only an operator can remove ends the
-    /// wait at once: see [`NoMajority::is_permanent`].
+    /// [`NoMajority`] if no majority votes, with the cause for each node. A cause that only an operator can remove
+    /// ends the wait at once: see [`NoMajority::is_permanent`].
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     pub async fn ready(&self, wait: Duration) -> Result<QuorumStatus, NoMajority> {
         let pool = self.0.pool();
         let is_refused = |status: &QuorumStatus| pool.report_of(status).is_permanent();
@@ -169,22 +174,22 @@ impl Quorum {
     /// Asks the nodes for the holder of `resource`.
     ///
     /// # Errors
-    /// [`NoMajority`] where fewer than a majority answered.
+    /// [`NoMajority`] if fewer than a majority answered.
     ///
     /// # Cancel safety
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     pub async fn inspect(&self, resource: &Resource) -> Result<Inspection, NoMajority> {
         inspect(&self.0, resource).await
     }
 
-    /// Ends the quarantine of every reachable node, in its marker and so for every worker: for nodes that are new. Where a
-    /// worker may still hold a lease, this can lead to two holders.
+    /// Ends the quarantine of every reachable node for every worker, by a change of the node's marker. Use it for
+    /// nodes that are new. Where a worker may still hold a lease, this can lead to two holders.
     ///
     /// # Errors
-    /// [`NoMajority`] where a node could not be trusted; the others are.
+    /// [`NoMajority`] if a node could not be trusted. The other nodes are trusted even then.
     ///
     /// # Cancel safety
-    /// Dropping it leaves each node trusted or not.
+    /// If the future is dropped, each node may or may not be trusted by then.
     pub async fn trust_nodes(&self) -> Result<(), NoMajority> {
         let mut votes = self.0.pool().trust_all();
         let mut outcomes = vec![NodeOutcome::Pending; self.0.pool().len()];
@@ -203,11 +208,11 @@ impl Quorum {
     /// Closes the quorum: ends every lease, sends the releases that dropped leases have posted, and ends every task. It takes two
     /// node timeouts at most, and may be called more than once.
     ///
-    /// Make it the last line of `main`. A lease that is dropped posts its release for a task to send; if the runtime ends before
-    /// that task has run, the lock stays taken until its TTL is over.
+    /// Make it the last line of `main`. When a lease is dropped, its release is only queued, and a task sends it. If
+    /// the runtime ends before that task has run, the lock stays taken until its TTL is over.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the quorum closing; call it again to wait.
+    /// Dropping the future leaves the quorum closing; call the function again to wait.
     pub async fn close(&self) {
         self.env().finish().await;
     }
@@ -338,8 +343,8 @@ impl QuorumBuilder {
         self.change(move |config| config.ledger_retention = retention)
     }
 
-    /// Sets [`QuorumConfig::durable`]: nodes keep all that they answered for over a restart. A node that is not known to is
-    /// refused at its handshake, and the reason names the setting. Shared by all workers.
+    /// Sets [`QuorumConfig::durable`]: nodes keep every write that they have answered across a restart. A node that is
+    /// not known to do so is refused at its handshake, and the reason names the setting. Shared by all workers.
     pub fn durable(self, durable: bool) -> Self {
         self.change(move |config| config.durable = durable)
     }
@@ -355,9 +360,9 @@ impl QuorumBuilder {
         self.change(move |config| config.only_looks = only_looks)
     }
 
-    /// Checks the settings and starts the quorum's tasks, within a runtime. It connects in the background: a first round waits
-    /// for the first handshake with each node, which may take one second or two node timeouts, whichever is longer. The node
-    /// timeout of a request begins after it.
+    /// Checks the settings and starts the quorum's tasks, within a runtime. It connects in the background: a first
+    /// round waits for the first handshake with each node, which may take one second or two node timeouts, whichever
+    /// is longer. The node timeout of a request begins after that handshake.
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.

@@ -1,4 +1,4 @@
-//! The [`Quorum`]: the nodes together, which every lock, election, scheduler and set of claims uses.
+//! The [`Quorum`]: a set of nodes, through which every lock, election, scheduler and set of claims works.
 //!
 //! ```
 //! use quorate::{Quorum, node::MemoryNode};
@@ -18,9 +18,9 @@
 //! # New nodes
 //!
 //! A new node cannot be distinguished from one that lost its memory, and such a node may have granted a lease that is
-//! still held. So a node without a marker is in quarantine for `max_ttl` (30 s by default) before it votes, and the
-//! first start on new nodes waits for that long; the log says so. Where no worker has used the nodes before, skip the
-//! wait with [`Quorum::trust_nodes`] (the CLI's `quorate nodes trust`) once, or with
+//! still held. So a node without a marker is in quarantine for `max_ttl` (30 s by default) before it votes. The first
+//! start on new nodes therefore waits for that long, and logs the reason. If no worker has used the nodes before, skip
+//! the wait with [`Quorum::trust_nodes`] (the CLI's `quorate nodes trust`) once, or with
 //! [`QuorumBuilder::trust_new_nodes`] for development and tests.
 //!
 //! # What is not guaranteed

@@ -23,7 +23,7 @@ impl QuorumStatus {
         self.0.iter().filter(|node| node.state == NodeState::Trusted).count()
     }
 
-    /// Returns the number of nodes that are a majority.
+    /// Returns how many nodes make a majority.
     pub fn needed(&self) -> usize {
         majority(self.0.len())
     }

@@ -1,10 +1,10 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::time::Duration;
 
-/// A better sample is kept for this long before a worse, newer one replaces it.
+/// The time for which a better sample is kept before a newer sample replaces it, even if the newer one is worse.
 const SAMPLE_AGE: Duration = Duration::from_secs(10);
 
-/// Bounds on (node time − boot time) of one node, as one round trip showed them to this worker.
+/// Lower and upper bounds of (node time − boot time) of one node, as this worker measured them in one round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockOffset {
     low_micros: i128,
@@ -35,8 +35,8 @@ impl ClockOffset {
         NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// Returns the same as [`ClockOffset::node_time_at_least`], less the drift that is possible since the sample became
-    /// old: an unreachable node gives no newer one.
+    /// Returns the same as [`ClockOffset::node_time_at_least`], less the drift that is possible since the sample
+    /// became old. An old sample is all that is known of an unreachable node.
     pub(crate) fn carried_to(self, at: BootTime, drift_rate: f64) -> NodeTime {
         let drift = self.taken.until(at).saturating_sub(SAMPLE_AGE).mul_f64(drift_rate);
         let micros = u64::try_from(drift.as_micros()).unwrap_or(u64::MAX);

@@ -1,17 +1,17 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::{collections::VecDeque, time::Duration};
 
-/// The number of parts of the window. Of each part, the sample with the smallest offset is kept.
+/// The number of parts of the window. In each part, only the sample with the smallest offset is kept.
 const PARTS: u32 = 16;
 
 /// Detects steps of one node's clock against the boot clock, over all replies of the last window, across connections.
 ///
 /// # What is not guaranteed
 ///
-/// Only a *gain* of the node's clock beyond drift and allowance is detected, less the uncertainty of both round trips. A
-/// gain is either a step forward of the node's clock or a pause of this worker's: two clocks alone cannot show which.
-/// A clock that is set back makes leases last longer, which is harmless. Steps before the first reply of the window are
-/// not detected.
+/// Only a *gain* of the node's clock on the boot clock is detected, and only if it exceeds the drift, the allowance
+/// and the uncertainty of both round trips. A gain is either a forward step of the node's clock or a pause of this
+/// worker's boot clock: two clocks alone cannot show which. A clock that is set back makes leases last longer, which
+/// is harmless. Steps before the first reply of the window are not detected.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockStepDetector {
     window: Duration,
@@ -67,7 +67,7 @@ impl ClockStepDetector {
             self.past.pop_front();
         }
         let node = i128::from(node_time.as_micros());
-        // Less one: the boot clock is rounded down to microseconds.
+        // One is subtracted because the boot clock is rounded down to microseconds.
         let low = node - micros(received) - 1;
         let step = self.past.iter().rev().find(|past| low - past.high > self.allowed(past.sent, received));
         let step = step.map(|past| ClockStep {
@@ -164,7 +164,7 @@ mod tests {
             detector.observe(node(5_900), ms(1_000), ms(6_000)),
             ClockObservation::Steady { .. }
         ));
-        // The first reply was as slow: its send time gives the upper bound of the offset.
+        // The first reply also took five seconds: its send time gives the upper bound of the offset.
         let mut detector = super::tests::detector();
         detector.observe(node(5_000), ms(0), ms(5_000));
         assert!(matches!(
@@ -191,7 +191,7 @@ mod tests {
             detector.observe(node(1_000), ms(1_000), ms(1_000)),
             ClockObservation::Steady { .. }
         ));
-        // Set right again within the window, it gained: leases granted meanwhile end early.
+        // The node's clock was set right again within the window. That is a gain: leases granted meanwhile end early.
         assert!(matches!(
             detector.observe(node(102_000), ms(2_000), ms(2_000)),
             ClockObservation::Stepped(_)

@@ -1,6 +1,6 @@
 use crate::node::NodeTime;
 
-/// The memory of a node under which a vote is given.
+/// The memory that a node had when it gave a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct NodeEpoch {
     /// Increases whenever the node may have lost its grants.

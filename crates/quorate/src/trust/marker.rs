@@ -3,12 +3,12 @@ use std::{fmt::Write, sync::Arc};
 
 /// The start of a marker's first line; the version of its format follows.
 const HEAD: &str = "quorate-marker ";
-/// The version of the format. Version 1, of which no release was published, carried no setting but `max_ttl`. It is
-/// refused, so that a worker with other settings is noticed.
+/// The version of the format. Version 1, which was never part of a published release, contained no setting except
+/// `max_ttl`. It is refused, because it cannot show that a worker has other settings.
 const VERSION: &str = "2";
 
-/// A record that each node stores, by which workers notice that the node has lost its memory, and that workers are set up
-/// differently.
+/// A record that each node stores. From it, a worker notices that the node has lost its memory, or that another worker
+/// has other settings.
 ///
 /// The text form is lines of `key=value`; nodes and scripts compare it as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct Marker {
     pub nodes: Arc<str>,
     /// The settings that all workers share.
     pub settings: SharedSettings,
-    /// The time on the node's clock at which its memory began. After a restart, which may bring old counters back, it is a
-    /// little later: after every counter that a clock ahead of time may have started.
+    /// The time on the node's clock at which its memory began. A restart may bring old counters back. So after a
+    /// restart this time is set a little later: after every counter that was started by a clock that was ahead.
     pub since: NodeTime,
     /// The time on the node's clock from which its votes count.
     pub votes_from: NodeTime,
@@ -34,8 +34,8 @@ impl Marker {
         names.join(",").into()
     }
 
-    /// Returns the text in place of the node set while `from` is being replaced by `to`, and for good on nodes that have left.
-    /// It matches no worker's node list.
+    /// Returns the text that a marker contains in place of the node set while `from` is being replaced by `to`. On
+    /// nodes that have left the set, that text stays. It matches no worker's node list.
     pub(crate) fn closed_set(from: &str, to: &str) -> Arc<str> {
         format!("({from})->({to})").into()
     }

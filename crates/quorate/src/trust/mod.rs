@@ -11,11 +11,11 @@
 //! | --- | --- |
 //! | has this worker's marker, of its present run | yes, from the time in the marker |
 //! | has no marker: it is new, or was flushed | after a worker has written one and a quarantine has passed |
-//! | has the marker of another run: it restarted | the same, unless it is verified `durable` |
+//! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; without a new quarantine if the node is verified `durable` |
 //! | was closed by a replacement of the node set | no |
 //! | names another node set, other shared settings, or another marker version | no |
 //! | is a replica, or may evict keys | no |
-//! | has the run id of another node in the list | no, and neither may that node |
+//! | has the run id of another node in the list | no, and the other node must not vote either |
 //! | has a clock that stepped ahead by more than `clock_step_allowance` | after a quarantine |
 //!
 //! A quarantine lasts `max_ttl × (1 + drift_rate)`, and at least four times `max_clock_offset`. An operator may end it
@@ -31,10 +31,11 @@
 //! * handshakes with a majority have succeeded;
 //! * no marker that it found differs from its own list and settings, or a majority agrees with them.
 //!
-//! A node stores a marker only in place of the one that the worker read. So of two workers that start at the same time
-//! with different lists, one is refused on each new node. Neither can know which list is right.
+//! A node stores a marker only in place of the marker that the worker read. If two workers start at the same time with
+//! different lists, each new node refuses one of them. Neither worker can know which list is right.
 //!
-//! A restarted node whose marker names this worker's list and settings gets a new marker at once: neither changes.
+//! A restarted node whose marker names this worker's list and settings gets a new marker at once, since the new marker
+//! names the same list and settings.
 //!
 //! # Steps of clocks
 //!

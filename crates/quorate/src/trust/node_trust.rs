@@ -11,7 +11,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// This worker's trust in one node: whether it may vote, and under which memory. Pure, but for its entries in the registry.
+/// This worker's trust in one node: whether it may vote, and under which memory. Pure, except that it updates its
+/// entries in the registry.
 #[derive(Debug)]
 pub(crate) struct NodeTrust {
     me: usize,
@@ -21,12 +22,12 @@ pub(crate) struct NodeTrust {
     hello: Option<Hello>,
     /// The time on the boot clock at which [`Hello::node_time`] was read.
     read_at: BootTime,
-    /// True while it waits for handshakes with other nodes before it writes a marker to this one.
+    /// True while this worker waits for handshakes with other nodes before it writes a marker to this node.
     awaits_others: bool,
-    /// The memory whose votes count. It outlives a connection.
+    /// The node's memory whose votes count, as its marker describes it. Kept when a connection ends.
     memory: Option<Marker>,
     lost_memory: bool,
-    /// The last step of the node's clock against the boot clock, while it keeps the node from voting.
+    /// The last step of the node's clock against the boot clock, for as long as that step keeps the node from voting.
     step: Option<ClockStep>,
 }
 
@@ -34,23 +35,23 @@ pub(crate) struct NodeTrust {
 enum TrustState {
     /// Not decided yet, or waiting for the first handshakes with other nodes: voting requests wait.
     Unknown,
-    /// The node may not vote, at least until `until`.
+    /// The node must not vote, at least until `until`.
     Withheld { until: Option<BootTime>, why: VoteRejection },
     /// The node may vote.
     Granted,
 }
 
-/// A marker to be written, and its effect once it is stored.
+/// A marker that the driver must write, and the marker's effect once the node has stored it.
 #[derive(Clone, Debug)]
 pub(crate) struct Marking {
     pub(crate) marker: Marker,
     from: BootTime,
     reason: QuarantineReason,
-    /// The marker ends the quarantine, whatever the reason for it was.
+    /// True if the marker ends the node's quarantine, whatever the reason for the quarantine was.
     ends_quarantine: bool,
 }
 
-/// The result of a request to end a node's quarantine.
+/// The decision on a request to end a node's quarantine.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// The node votes already.
@@ -59,7 +60,7 @@ pub(crate) enum Admission {
     Write(Marking),
     /// An operator must fix something first.
     Refused(VoteRejection),
-    /// Not decided yet.
+    /// It is not decided yet whether the node may vote.
     Unknown,
 }
 
@@ -87,7 +88,7 @@ impl NodeTrust {
         self.read_at = now;
     }
 
-    /// Takes the end of a connection. The node's memory outlives it.
+    /// Takes the end of a connection. What is known of the node's memory is kept.
     pub(crate) fn disconnected(&mut self) {
         self.registry.disconnected(self.me);
         self.trust = TrustState::Unknown;
@@ -99,12 +100,13 @@ impl NodeTrust {
         matches!(self.trust, TrustState::Unknown)
     }
 
-    /// Returns whether the decision may be another as soon as the registry changes.
+    /// Returns whether the decision waits for handshakes with other nodes, which the registry reports.
     pub(crate) fn awaits_others(&self) -> bool {
         self.awaits_others
     }
 
-    /// Decides whether the node may vote, if that is not decided. Returns the marker that must be written first, if any.
+    /// Decides whether the node may vote, if that is not decided yet. Returns the marker, if any, that must be written
+    /// first.
     pub(crate) fn evaluate(&mut self, now: BootTime) -> Option<Marking> {
         if !self.is_unknown() && !self.awaits_others {
             return self.clock_step_marking();
@@ -155,7 +157,8 @@ impl NodeTrust {
         self.settle(now, marking);
     }
 
-    /// Takes a marker that differs from the known one. The server's run is the same, since the connection is.
+    /// Takes a marker that differs from the known one. The server has not restarted, since the connection is still the
+    /// same.
     pub(crate) fn marker_changed(&mut self, now: BootTime, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
         let stored = marker.as_deref().and_then(|text| Marker::parse(text).ok());
@@ -173,8 +176,9 @@ impl NodeTrust {
         self.end_memory_unless(|known| stored.is_some_and(|marker| is_same_memory(known, &marker)));
     }
 
-    /// Takes a step of the node's clock against the boot clock. Leases on the node may have ended early, so it may grant a
-    /// lease that is still held. It stops counting at once, and may vote after a quarantine.
+    /// Takes a step of the node's clock against the boot clock. Leases on the node may have ended early, so the node
+    /// may grant a lease that another worker still holds. The node's votes stop counting at once, and count again
+    /// after a quarantine.
     pub(crate) fn clock_stepped(&mut self, step: ClockStep) {
         self.end_memory_unless(|_| false);
         self.step = Some(step);
@@ -185,12 +189,13 @@ impl NodeTrust {
         self.trust = TrustState::Unknown;
     }
 
-    /// Returns a marker that reports a step of this node's clock to all workers. It is written once the clocks of the other
-    /// nodes show that this node's clock stepped: until then this worker's clock may have stood still.
+    /// Returns a marker that reports a step of this node's clock to all workers. It is written once the clocks of the
+    /// other nodes show that this node's clock stepped: until then it is possible that this worker's boot clock stood
+    /// still instead.
     fn clock_step_marking(&self) -> Option<Marking> {
         let (step, memory) = (self.step.as_ref()?, self.memory.as_ref()?);
         let TrustState::Withheld { until: Some(_), .. } = self.trust else { return None };
-        // Only a marker that was written after the step, by the clock as it is now, waits for so long.
+        // A marker's wait can end so late only if the marker was written after the step, by the node's present clock.
         let quarantine = self.policy.config.quarantine();
         let written = memory.votes_from > step.node_time - step.gained + quarantine;
         if written
@@ -244,13 +249,15 @@ impl NodeTrust {
         }
     }
 
-    /// Returns whether the node may not vote.
+    /// Returns whether the node is kept from voting.
     pub(crate) fn is_withheld(&self) -> bool {
         matches!(self.trust, TrustState::Withheld { .. })
     }
 
-    /// Returns whether the reason for a refusal may end soon: the markers of other nodes, as more nodes are reached; too few
-    /// nodes reached, while another worker may write the marker; or a node set that is being replaced by this worker's.
+    /// Returns whether the reason for a refusal may end soon without an operator. There are three such reasons. The
+    /// markers of other nodes differ from this worker's list, and more nodes may be reached. Too few nodes were
+    /// reached, and another worker may write the marker. The marker names a node set that this worker's set is about
+    /// to replace.
     pub(crate) fn may_change_soon(&self) -> bool {
         match &self.trust {
             TrustState::Withheld {
@@ -262,7 +269,7 @@ impl NodeTrust {
         }
     }
 
-    /// Returns when [`NodeTrust::end_quarantine`] has work.
+    /// Returns the time at which [`NodeTrust::end_quarantine`] must be called.
     pub(crate) fn wake(&self) -> Option<BootTime> {
         match &self.trust {
             TrustState::Withheld { until, .. } => *until,
@@ -270,7 +277,7 @@ impl NodeTrust {
         }
     }
 
-    /// Returns why the node may not vote now, if so.
+    /// Returns the reason why the node must not vote now; `None` if there is none.
     pub(crate) fn objection(&self, now: BootTime) -> Option<VoteRejection> {
         if let Some(twin) = self.registry.twin(self.me) {
             return Some(VoteRejection::Twin(twin));
@@ -294,7 +301,8 @@ impl NodeTrust {
         std::mem::take(&mut self.lost_memory)
     }
 
-    /// Returns the handshake with its time carried on to `now`: the decision may have had to wait.
+    /// Returns the handshake with its node time advanced to `now`, since time may have passed between the handshake
+    /// and the decision.
     fn hello_at(&self, now: BootTime) -> Option<Hello> {
         let hello = self.hello.clone()?;
         let elapsed = self.read_at.until(now);
@@ -328,7 +336,8 @@ impl NodeTrust {
         }
     }
 
-    /// Ends the node's memory unless `same` returns true for it: its grants stop counting at once, also for leases held.
+    /// Ends the node's memory unless `same` returns true for it: the node's grants stop counting at once, also for
+    /// leases that are held.
     fn end_memory_unless(&mut self, same: impl FnOnce(&Marker) -> bool) {
         if self.memory.as_ref().is_some_and(|known| !same(known)) {
             self.memory = None;
@@ -358,8 +367,8 @@ impl NodeTrust {
     }
 }
 
-/// Returns whether the two markers are of one memory whose grants count: it began at the same time, and no worker has put
-/// the node in quarantine since.
+/// Returns whether both markers describe the same memory of the node, so that its grants still count. The memory must
+/// have begun at the same time, and no worker may have put the node in quarantine since.
 fn is_same_memory(known: &Marker, now: &Marker) -> bool {
     known.since == now.since && now.votes_from <= known.votes_from
 }
@@ -424,8 +433,8 @@ mod tests {
         }
     }
 
-    /// Has a worker with the list `a,b,c` connect to all of them, with these node sets in their markers. Returns for each
-    /// whether it gets a marker, and the objection to the last.
+    /// Connects a worker with the list `a,b,c` to all three nodes, whose markers name these node sets. Returns for
+    /// each node whether the worker writes a marker to it, and the objection to the last node.
     fn connect_all(markers: [Option<&str>; 3]) -> ([bool; 3], Option<VoteRejection>) {
         let worker = Worker::new();
         let mut all = [0, 1, 2].map(|node| worker.connects(node, markers[node]));
@@ -433,8 +442,9 @@ mod tests {
         (marks, all[2].objection(NOW))
     }
 
-    /// Without the rule, a worker that was started with three of five nodes, two of which had been flushed, wrote markers to
-    /// the two and led by them, while the other workers led by the rest of the five. Seed 347 of the plan `mistaken`.
+    /// Without the rule, two workers led at once (seed 347 of the fault plan `mistaken`). One worker was started with
+    /// only three of the five nodes, and two of the three had been flushed. It wrote markers to those two, and led
+    /// with their votes. Another worker led with the votes of the rest of the five.
     #[test]
     fn a_worker_that_a_marker_contradicts_writes_no_marker_to_a_flushed_node() {
         let five = Some("a,b,c,d,e");
@@ -460,7 +470,8 @@ mod tests {
         assert!(c.evaluate(NOW).is_some());
     }
 
-    /// Without the rule, a worker reached two new nodes before the one whose marker differs, and had written to them by then.
+    /// Without the rule, a worker reached two new nodes first and wrote markers to them. Only then did it reach the
+    /// node whose marker differs.
     #[test]
     fn no_new_node_gets_a_marker_before_every_node_was_tried() {
         let worker = Worker::new();
@@ -485,7 +496,7 @@ mod tests {
         assert!(b.evaluate(NOW).is_none() && b.awaits_others());
         assert_eq!(b.objection(NOW), Some(VoteRejection::TooFewMet { met: 1, needed: 2 }));
         assert!(matches!(b.admission(NOW), Admission::Refused(VoteRejection::TooFewMet { .. })));
-        // The wait counts on the node's clock, from when the marker is written.
+        // The wait is counted on the node's clock, from the time at which the marker is written.
         let mut c = worker.connects(2, None);
         let later = NOW + Duration::from_secs(5);
         let marking = b.evaluate(later).expect("a majority has been reached");

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most bytes of a node's text in an error.
+/// The maximum number of bytes of a node's text in an error.
 const SHOWN_MAX: usize = 2_048;
 
 /// The decision on a handshake, or on a marker that changed.
@@ -18,9 +18,9 @@ const SHOWN_MAX: usize = 2_048;
 pub(crate) enum TrustDecision {
     /// The node's votes count once the boot clock shows `from`.
     Votes { marker: Marker, from: BootTime, reason: QuarantineReason },
-    /// This marker must be written first, in place of the one that was read.
+    /// This marker must be written first, in place of the marker that was read.
     Write { marker: Marker, from: BootTime, reason: QuarantineReason },
-    /// The node may not vote.
+    /// The node must not vote.
     Refused(VoteRejection),
 }
 
@@ -74,7 +74,7 @@ impl TrustPolicy {
     /// Returns the node's marker if it names this worker's node list and shared settings, or `None` if the node has none.
     ///
     /// # Errors
-    /// [`VoteRejection`] if the marker names others, or cannot be read.
+    /// [`VoteRejection`] if the marker names another node list or other shared settings, or cannot be read.
     pub(crate) fn marker(&self, hello: &Hello) -> Result<Option<Marker>, VoteRejection> {
         let Some(text) = &hello.marker else { return Ok(None) };
         let marker = Marker::parse(text).map_err(VoteRejection::MarkerUnreadable)?;
@@ -100,9 +100,10 @@ impl TrustPolicy {
                 _ => VoteRejection::Unmet,
             });
         }
-        // A node that had a marker may come back with old counters. They are recognised by being older than the memory,
-        // so the memory begins after all of them. A worker's clock that started such a counter may have been ahead of
-        // another node's by `max_clock_offset`, and that node's ahead of this one's by the same.
+        // A node that had a marker may come back with old counters. A counter is recognised as old if its number lies
+        // before the time at which the node's memory began. So the memory must begin after all old counters. The clock
+        // of the worker that started such a counter may have been ahead of another node's clock by `max_clock_offset`,
+        // and that node's clock ahead of this node's by the same.
         let margin = match reason {
             QuarantineReason::Restarted => self.config.max_clock_offset * 2,
             _ => Duration::ZERO,
@@ -121,8 +122,9 @@ impl TrustPolicy {
         if self.config.sabotaged(Sabotage::NoQuarantine) { Duration::ZERO } else { self.config.quarantine() }
     }
 
-    /// Returns whether the marker's wait is longer than any worker writes: the node's clock was ahead then, and has been set
-    /// back. Without a new marker, every new connection would wait again, for as long as the clock had been ahead.
+    /// Returns whether the marker's wait is longer than any worker writes: if so, the node's clock was ahead when the
+    /// marker was written, and has been set back since. Without a new marker, every new connection would wait again
+    /// for as long as the clock had been ahead.
     fn is_from_the_future(&self, marker: &Marker, node_time: NodeTime) -> bool {
         let quarantine = self.config.quarantine();
         let drift = quarantine.mul_f64(self.config.drift_rate);
@@ -202,7 +204,8 @@ mod tests {
         };
         assert_eq!(NOW.until(from), policy().config.quarantine());
         assert_eq!((marker.since, marker.votes_from), (far.since, NODE_NOW + policy().config.quarantine()));
-        // A marker of another run is a restart, whatever the clock showed: the memory is lost.
+        // A marker with another run id means that the node has restarted and its memory is lost, whatever the clock
+        // showed.
         let other = Marker { run_id: "run-0".into(), ..far };
         let TrustDecision::Write { marker, reason, .. } = policy().decide(&hello(Some(&other)), NOW) else {
             panic!()

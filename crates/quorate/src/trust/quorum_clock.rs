@@ -2,10 +2,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! It is as accurate as the clocks of a majority of the nodes, and behind them by the return time of a reply. It may step
-//! back: when a reply gives a wider bound than the one before it, or when a node's clock was set back. A caller that
-//! must not go back remembers the last time that it used. Between replies the boot clock carries it on. If the boot clock
-//! stood still (a virtual machine was paused), the quorum's clock is behind until a majority has answered again.
+//! This clock is as accurate as the clocks of a majority of the nodes, and behind them by the time that a reply takes
+//! to arrive. It may step back: when a reply gives a wider bound than the one before it, or when a node's clock was
+//! set back. A caller that must not go back has to remember the last time that it used. Between replies, the quorum's
+//! clock advances with the boot clock. If the boot clock stood still (a virtual machine was paused), the quorum's
+//! clock is behind until a majority has answered again.
 
 use crate::{
     config::majority,
@@ -16,8 +17,9 @@ use crate::{
 /// Returns the latest time that the clocks of a majority of the nodes have certainly reached when the boot clock shows
 /// `now`, or `None` if fewer nodes have replied. For three nodes that have all replied it is the median.
 ///
-/// `samples` has one entry for each node. A node without a sample has reached nothing. So a minority whose clocks are
-/// ahead never decides, nor one whose clocks are behind while all other nodes have replied.
+/// `samples` has one entry for each node. A node without a sample has reached nothing. So a minority of nodes whose
+/// clocks are ahead never decides the result. A minority whose clocks are behind does not decide it either, while all
+/// other nodes have replied.
 pub(crate) fn majority_has_reached(
     now: BootTime,
     drift_rate: f64,
@@ -25,7 +27,7 @@ pub(crate) fn majority_has_reached(
 ) -> Option<WallTime> {
     let shows = |offset: ClockOffset| offset.carried_to(now, drift_rate);
     let mut shown: Vec<_> = samples.into_iter().map(|offset| offset.map(shows)).collect();
-    // The latest first; nodes without a sample last.
+    // Sort the latest time first, and nodes without a sample last.
     shown.sort_unstable_by(|one, other| other.cmp(one));
     let time = shown.get(majority(shown.len()) - 1).copied().flatten()?;
     Some(WallTime::from_micros(time.as_micros()))
@@ -43,12 +45,13 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// A node whose clock is `ahead` ms ahead of the boot clock, by a reply that took 1 ms and came at `at`.
+    /// Returns the sample of a node whose clock is `ahead` ms ahead of the boot clock, from a reply that took 1 ms and
+    /// came at `at`.
     fn heard(ahead: u64, at: u64) -> Option<ClockOffset> {
         Some(ClockOffset::sample(NodeTime::from_micros((at + ahead) * 1_000), ms(at - 1), ms(at)))
     }
 
-    /// The quorum's clock at 2 s, in ms after the hour.
+    /// Returns the quorum's clock at 2 s, in ms after the hour.
     fn shows(nodes: &[Option<ClockOffset>]) -> Option<i64> {
         let wall = majority_has_reached(ms(2_000), RATE, nodes.iter().copied())?;
         Some((i64::try_from(wall.as_micros()).unwrap() + 1).div_euclid(1_000) - i64::try_from(HOUR).unwrap())
@@ -79,7 +82,7 @@ mod tests {
         assert_eq!(at(111_000), (HOUR + 111_000 - 1_000) * 1_000, "100 s too old, at 1 %");
     }
 
-    /// For random samples: a majority of the true clocks shows no earlier time.
+    /// For random samples, a majority of the true clocks shows the returned time or a later one.
     #[test]
     fn a_majority_of_the_true_clocks_has_reached_it() {
         let mut dice = 7_u64;

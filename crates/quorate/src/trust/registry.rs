@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::{Notify, watch};
 
-/// The most causes that are logged of one node before it votes again.
+/// The maximum number of causes that are logged for one node before it votes again.
 const LOGGED_MAX: usize = 16;
 
 /// The state of one node, as this worker sees it.
@@ -31,7 +31,7 @@ pub enum NodeState {
         /// The reason for the quarantine.
         why: VoteRejection,
     },
-    /// The node is reachable and may not vote.
+    /// The node is reachable, but its votes must not count.
     Refused(VoteRejection),
     /// There is no connection to the node.
     Unreachable(Cause),
@@ -72,8 +72,8 @@ impl NodeStatus {
         matches!(self.state, NodeState::Connecting | NodeState::Unreachable(_))
     }
 
-    /// Returns the end of the node's quarantine on this worker's boot clock: it votes from then on, without an action. `None`
-    /// if it is not in quarantine.
+    /// Returns the end of the node's quarantine on this worker's boot clock: the node votes from then on, without any
+    /// action of an operator. `None` if it is not in quarantine.
     pub fn quarantined_until(&self) -> Option<BootTime> {
         match self.state {
             NodeState::Quarantined { until, .. } => Some(until),
@@ -97,7 +97,7 @@ pub(crate) struct NodeRegistry {
     entries: Vec<NodeEntry>,
     state: Mutex<RegistryState>,
     changed: watch::Sender<()>,
-    /// True once a majority could vote at one time.
+    /// True once a majority of the nodes could vote at the same time.
     had_quorum: AtomicBool,
 }
 
@@ -111,12 +111,12 @@ struct NodeEntry {
     votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
     twin: AtomicBool,
-    /// Wakes the node's driver when the state of another node has changed. Each driver has its own, so that they wake in the
-    /// order of the nodes and a simulation's seed gives one history.
+    /// Wakes the node's driver when the state of another node has changed. Each driver has its own signal, so that the
+    /// drivers wake in the order of the nodes. Then one seed of the simulation always gives the same history.
     wake: Arc<Notify>,
     /// The interval on the boot clock in which the node's clock is known not to have stepped.
     steady: Mutex<(BootTime, BootTime)>,
-    /// The best sample of the node's clock. Outlives a connection.
+    /// The best sample of the node's clock. Kept when a connection ends.
     clock: Mutex<Option<ClockOffset>>,
 }
 
@@ -127,7 +127,7 @@ struct RegistryState {
     run_ids: Vec<Option<Arc<str>>>,
     /// The markers, as the last handshake found them.
     markers: Vec<MarkerState>,
-    /// The lines that were logged of each node since it last voted: each is logged once.
+    /// For each node, the lines that were logged since it last voted: each line is logged once.
     logged: Vec<BTreeSet<String>>,
 }
 
@@ -138,20 +138,20 @@ enum MarkerState {
     Unknown,
     /// There was a handshake, and the node has no marker, or may have another one by now.
     None,
-    /// The marker names the same.
+    /// The marker names the same node list and shared settings.
     Agrees,
-    /// The marker names others.
+    /// The marker names another node list, or other shared settings.
     Differs(VoteRejection),
 }
 
 /// The decision whether a worker may write a marker to a node that has none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FirstMark {
-    /// The worker may write it.
+    /// The worker may write the marker.
     Allowed,
-    /// The first handshake with another node is under way.
+    /// The worker must wait: the first handshake with another node is under way.
     NotYet,
-    /// The worker may not write it now.
+    /// The worker must not write the marker now.
     Refused(VoteRejection),
 }
 
@@ -194,7 +194,7 @@ impl NodeRegistry {
         Arc::clone(&self.entries[node].name)
     }
 
-    /// Returns the number of the node's present memory.
+    /// Returns the number of the node's present memory epoch.
     pub(crate) fn epoch(&self, node: usize) -> u64 {
         self.entries[node].epoch.load(Ordering::Acquire)
     }
@@ -225,7 +225,7 @@ impl NodeRegistry {
         self.entries[node].since_micros.store(since.as_micros(), Ordering::Release);
     }
 
-    /// A new memory of the node: what it granted before no longer counts.
+    /// Begins a new memory epoch of the node: its earlier grants no longer count.
     pub(crate) fn begin_epoch(&self, node: usize) {
         self.entries[node].epoch.fetch_add(1, Ordering::AcqRel);
     }
@@ -269,8 +269,8 @@ impl NodeRegistry {
         self.notify_all();
     }
 
-    /// Takes the end of a connection. A handshake, and a marker that differs, still count; a marker that agreed does not:
-    /// the node may have another one by now.
+    /// Takes the end of a connection. The handshake still counts, and so does a marker that differs. A marker that
+    /// agreed no longer counts, since the node may have another marker by now.
     pub(crate) fn disconnected(&self, node: usize) {
         let marker = &mut self.state().markers[node];
         if *marker == MarkerState::Agrees {
@@ -331,13 +331,13 @@ impl NodeRegistry {
         self.entries[node].round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Notes that the node's clock has not stepped between `from` and `to`.
+    /// Records that the node's clock has not stepped between `from` and `to`.
     pub(crate) fn set_steady(&self, node: usize, from: BootTime, to: BootTime) {
         *self.entries[node].steady.lock().unwrap_or_else(PoisonError::into_inner) = (from, to);
     }
 
-    /// Returns whether the clocks of a majority of the nodes have not stepped between `from` and `to`. Then this worker's
-    /// clock did not stand still either.
+    /// Returns whether the clocks of a majority of the nodes have not stepped between `from` and `to`. If so, this
+    /// worker's boot clock did not stand still in that time.
     pub(crate) fn majority_was_steady(&self, from: BootTime, to: BootTime) -> bool {
         let steady = |entry: &&NodeEntry| {
             let (since, until) = *entry.steady.lock().unwrap_or_else(PoisonError::into_inner);
@@ -352,8 +352,8 @@ impl NodeRegistry {
         *clock = Some(clock.map_or(sample, |known| known.refine(sample)));
     }
 
-    /// Returns the time that the clocks of a majority of the nodes have reached when the boot clock shows `now`; `None`
-    /// before a majority has replied. Two names of one server do not count.
+    /// Returns the time that the clocks of a majority of the nodes have reached when the boot clock shows `now`;
+    /// `None` before a majority has replied. A server that has two names in the node list does not count at all.
     pub(crate) fn majority_has_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
         let samples = self.entries.iter().map(|entry| {
             let clock = *entry.clock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -424,7 +424,7 @@ fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<
             logged.clear();
             return tracing::info!(node = name, "node votes");
         }
-        // The text has the remaining time in it.
+        // The full text contains the remaining time, which would make each line look new.
         NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => {
             format!("{reason:?}")
         }

@@ -1,7 +1,7 @@
 use crate::{config::SettingMismatch, trust::MarkerError};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The reason why a node may not vote. The text of each says what to do.
+/// The reason why a node must not vote. The text of each reason says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VoteRejection {
@@ -27,7 +27,8 @@ pub enum VoteRejection {
         /// This worker's node set.
         ours: Arc<str>,
     },
-    /// The node is closed: its node set is being replaced, or has been replaced and the node is not in the new one.
+    /// The node is closed. Either its node set is being replaced, or the set has been replaced and the node is not in
+    /// the new set.
     #[error("{}", replaced(.from, .to, .ours))]
     Replaced {
         /// The old node set.
@@ -104,13 +105,13 @@ pub enum VoteRejection {
 }
 
 impl VoteRejection {
-    /// Returns whether only an operator can fix it.
+    /// Returns whether only an operator can remove the reason.
     pub fn is_permanent(&self) -> bool {
         if let Self::Replaced { to, ours, .. } = self {
             return to != ours; // A worker with the new list waits for the end of the change.
         }
-        // A marker that contradicts this worker is permanent by itself. For the other nodes the contradiction may end as more
-        // nodes are reached.
+        // For a node whose own marker contradicts this worker, the reason is permanent. For a node without a marker,
+        // it may end as more nodes are reached.
         !matches!(
             self,
             Self::Quarantined { .. }
@@ -145,7 +146,7 @@ pub enum QuarantineReason {
     Restarted,
     /// Another worker began the quarantine.
     Marked,
-    /// The node's clock and this worker's stepped against each other: leases on the node may have ended early.
+    /// The node's clock stepped relative to this worker's clock: leases on the node may have ended early.
     Jumped,
 }
 

@@ -13,7 +13,7 @@ pub struct Vote {
     pub node: usize,
     /// The round that it belongs to, for a receiver of several rounds.
     pub ticket: u64,
-    /// The boot clock just before the request was sent; `None` if it certainly was not sent.
+    /// The boot clock just before the request was sent; `None` if the request was certainly not sent.
     pub sent: Option<BootTime>,
     /// The memory of the node when it was asked.
     pub memory: NodeEpoch,
@@ -28,7 +28,7 @@ pub enum Answer {
     Reply(Reply),
     /// The node did not reply.
     Failed(Cause),
-    /// The node may not vote, so it was not asked.
+    /// The node must not vote, so it was not asked.
     Untrusted(VoteRejection),
 }
 
@@ -37,7 +37,7 @@ pub enum Answer {
 pub enum NodeOutcome {
     /// The node agreed.
     Granted,
-    /// The work behind the request is done already.
+    /// The message that the request claims is done already.
     Done,
     /// The node had not answered when the round ended.
     Pending,
@@ -50,7 +50,7 @@ pub enum NodeOutcome {
     },
     /// The node did not answer.
     Unreachable(Cause),
-    /// The node may not vote.
+    /// The node must not vote.
     Untrusted(VoteRejection),
     /// The node refused the request.
     Refused(Refusal),
@@ -177,8 +177,8 @@ impl NoMajority {
         named().find(|owner| named().filter(|other| other == owner).count() >= self.needed)
     }
 
-    /// Returns the time after which so many of the nodes that name a holder are free that a majority may be; `None` where they
-    /// cannot tell.
+    /// Returns the time after which a majority of the nodes may be free, by the remaining times that the nodes
+    /// reported; `None` if that is unknown.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let held = self.count(|outcome| matches!(outcome, NodeOutcome::Contended { .. }));
         let free = self.count(|outcome| matches!(outcome, NodeOutcome::Granted | NodeOutcome::Pending));

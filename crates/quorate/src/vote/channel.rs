@@ -6,8 +6,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Creates a channel of votes. Every acquire has one, and every lease for a while. An `mpsc` channel would allocate room
-/// for 32 votes at once, which is kilobytes.
+/// Creates a channel of votes. Every acquire has such a channel, and every lease keeps one for some time. An `mpsc`
+/// channel would allocate room for 32 votes at once, which is kilobytes.
 pub(crate) fn vote_channel() -> (VoteSender, VoteReceiver) {
     let state = State { votes: VecDeque::new(), senders: 1, receiver: None, closed: false };
     let shared = Arc::new(Mutex::new(state));

@@ -1,4 +1,4 @@
-//! Votes: a node's answer to one request of a round, and the verdict of a round's votes.
+//! Votes: a vote is a node's answer to one request of a round. The votes of a round decide its verdict.
 
 mod answer;
 mod channel;

@@ -57,7 +57,8 @@ pub struct Tally<D = ()> {
 enum Slot {
     Pending,
     Granted(Grant),
-    /// Not granted. `may_hold` is true if the request was sent and may still be executed.
+    /// The node did not grant. `may_hold` is true if the request was sent and the node may have executed it, or may
+    /// still do so.
     Against {
         outcome: NodeOutcome,
         may_hold: bool,
@@ -101,7 +102,7 @@ impl<D: RoundData> Tally<D> {
                 Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
             }
             (answer, sent) => {
-                // A node that replied has not set the key, and never will. One that did not reply may have.
+                // A node that replied has not set the key, and never will. A node that did not reply may have set it.
                 let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
                 Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
             }
@@ -109,14 +110,14 @@ impl<D: RoundData> Tally<D> {
         self.slots[vote.node] = slot;
     }
 
-    /// Notes that `node`'s counter has been raised.
+    /// Records that `node`'s counter has been raised to `to`.
     pub fn raised(&mut self, node: usize, to: FencingToken) {
         if let Slot::Granted(grant) = &mut self.slots[node] {
             grant.counter = to;
         }
     }
 
-    /// Removes the grants of nodes that may have lost them since.
+    /// Removes the grants of nodes that may have lost their memory since the grant.
     pub fn forget_unless(&mut self, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if let Slot::Granted(grant) = slot
@@ -143,10 +144,11 @@ impl<D: RoundData> Tally<D> {
 
     /// Returns the candidate for the fencing token: the largest counter among the grants.
     ///
-    /// A counter that is older than its node's memory came back with a snapshot and lacks the grants since. It counts like
-    /// a counter that was lost and started again: from the time, on the node's clock, at which the node's quarantine ended.
-    /// A later time, such as the end of a later quarantine, would be wrong: a token ahead of the clocks is repeated by
-    /// counters that are started after the nodes have lost it.
+    /// A counter that is older than its node's memory was restored from a snapshot, and lacks the grants since that
+    /// snapshot. It is treated like a counter that was lost and started again: its value is the time, on the node's
+    /// clock, at which the node's quarantine ended. A later time, such as the end of a later quarantine, would be
+    /// wrong. A token ahead of the clocks would be issued again if the nodes lost their counters and started new ones
+    /// from their clocks.
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
             let restored = grant.counter.get() < grant.memory.since.as_micros();
@@ -233,7 +235,8 @@ impl<D: RoundData> Tally<D> {
     }
 }
 
-/// Returns the `majority`-th largest of `times`: fewer than a majority were sent after it.
+/// Returns the `majority`-th largest of the send times `times`: fewer than a majority of the requests were sent after
+/// that time.
 pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime> + Clone, majority: usize) -> Option<BootTime> {
     // There are few, and this is called for every vote of every lease: no list is allocated.
     times.clone().filter(|&time| times.clone().filter(|&other| other >= time).count() >= majority).max()
@@ -322,19 +325,20 @@ mod tests {
             Vote { memory, ..vote }
         };
         let since = |seconds: u64, vote: Vote| under(seconds, 8, vote);
-        // Node 0 came back at 5 s with a snapshot; other nodes granted up to 9 meanwhile.
+        // Node 0 was restored from a snapshot at 5 s; the other nodes had granted tokens up to 9 meanwhile.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
         assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
-        // Once raised, the counter is younger than the memory, and counts as it is.
+        // Once the counter is raised, it is newer than the node's memory, and its own value counts.
         let next = tally(3, &[since(5, grant(0, 1, 8_000_001)), grant(1, 1, 8_000_001)]);
         assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
-        // An operator ended the quarantine of this node, and a worker whose clock is behind started its counter. The token is
-        // no later than the node's clock, or a counter started after the next loss would repeat it (simulation, seed 5682).
+        // An operator ended the quarantine of this node, and a worker whose clock is behind started its counter. The
+        // token must be no later than the node's clock. Otherwise a counter that is started after the next loss would
+        // repeat the token (simulation, seed 5682).
         let trusted = under(5, 5, grant(0, 1, 4_900_000));
         let won = tally(3, &[trusted, grant(1, 1, 4_900_000)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 5_000_000);
-        // A later quarantine of the node, by a clock that was ahead, does not count either.
+        // The end of a later quarantine, which was set by a clock that was ahead, is not used either.
         let stepped = under(5, 3_600, grant(0, 1, 7));
         assert_eq!(tally(3, &[stepped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
     }
@@ -349,7 +353,7 @@ mod tests {
     #[test]
     fn the_retry_time_and_the_holder_follow_from_the_replies() {
         let lost = tally(5, &[held(0, "b", 50), held(1, "b", 70), held(2, "b", 60)]);
-        // Two nodes may still grant: one more expiry is enough.
+        // Two nodes may still grant, so it is enough if one holder's lease expires.
         assert_eq!(lost.retry_after(), Some(Duration::from_millis(50)));
         assert_eq!(lost.holder().map(Owner::as_str), Some("b"));
         let split = tally(5, &[held(0, "b", 50), held(1, "c", 70), held(2, "b", 60)]);

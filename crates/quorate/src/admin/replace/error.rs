@@ -23,7 +23,7 @@ pub enum ReplaceError {
         /// The reason.
         cause: Cause,
     },
-    /// A node may not vote, or is not of the old set.
+    /// A node must not vote, or does not belong to the old set.
     #[error("{node}: {why}")]
     Unfit {
         /// The node.

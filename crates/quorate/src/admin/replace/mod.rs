@@ -2,10 +2,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! During the change (`max_ttl`, and at least four times `max_clock_offset`) there is no leader and no lease. A node that
-//! leaves takes its memory with it, as if it were lost: a done record or a ledger record that only a bare majority
-//! stored, including this node, may be unknown afterwards. A worker with the new list that runs *before* the change begins,
-//! and reaches only new nodes, cannot know that there is an old set: replace the node set first, then restart the workers.
+//! During the change (`max_ttl`, and at least four times `max_clock_offset`) there is no leader and no lease. The
+//! records on a node that leaves are gone, as if the node had lost its memory. A done record or a ledger record may be
+//! unknown afterwards if only a bare majority stored it, and the node that leaves was one of them. A worker with the
+//! new list may run *before* the change begins, and reach only new nodes. It cannot know that there is an old set. So
+//! replace the node set first, then restart the workers.
 //!
 //! # Steps
 //!
@@ -18,9 +19,11 @@
 //! Nodes that leave stay closed: a worker with the old list always gets an error that names the list that replaced it. An
 //! interrupted change is resumed by running it again: the closed markers hold the rest of the wait.
 //!
-//! The counters and records of a staying node stay valid, unless a majority of the new set could consist of staying nodes
-//! without including a node of every majority of the old set (for example, three of five nodes stay). Then their memory
-//! begins again, as after a restart, so that no fencing token is repeated.
+//! The counters and records of a staying node stay valid, with one exception. If three of five nodes stay, for
+//! example, those three are a majority of the new set, but some majorities of the old set include only one of them. In
+//! general, the exception applies if staying nodes alone can be a majority of the new set, and that majority may have
+//! no node in common with some majority of the old set. Then the memory of the staying nodes begins again, as after a
+//! restart, so that no fencing token is repeated.
 
 mod error;
 mod part;

@@ -1,7 +1,7 @@
 use crate::node::Cause;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The part of a node in a change of the node set.
+/// The role of a node in a change of the node set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The node is in both sets.
@@ -16,13 +16,13 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Found {
-    /// Its marker is of the old set: workers with the old list may use it.
+    /// The node's marker names the old set: workers with the old list may use it.
     Old,
     /// The node has no marker.
     Unmarked,
-    /// Closed: no worker may use it. It may be opened after this time.
+    /// The node is closed: no worker may use it. It may be opened after this time.
     Closed(Duration),
-    /// Its marker is of the new set: workers with the new list may use it.
+    /// The node's marker names the new set: workers with the new list may use it.
     New,
 }
 
@@ -31,9 +31,9 @@ pub enum Found {
 pub struct NodePart {
     /// The node's name.
     pub name: Arc<str>,
-    /// The node's part: it stays, leaves or joins.
+    /// The node's role: it stays, leaves or joins.
     pub part: Part,
-    /// The state in which it was found, or why it could not be reached.
+    /// The state in which the node was found, or why it could not be reached.
     pub found: Result<Found, Cause>,
 }
 

@@ -1,4 +1,4 @@
-//! The decision on one node. Pure.
+//! The decision what to do with one node in a change of the node set. Pure: it sends nothing.
 
 use crate::{
     admin::replace::{
@@ -13,17 +13,18 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most bytes of a node's text in an error.
+/// The maximum number of bytes of a node's text in an error.
 const SHOWN_MAX: usize = 2_048;
 
 /// The state of a node's marker in the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// It is of the old set or missing, or must be closed again.
+    /// The node must be closed, or closed again. Its marker names the old set, or is missing. Or the node was closed,
+    /// but has lost its memory or its clock was set back since. Or it was closed by an earlier change, which it left.
     Close,
-    /// The node is closed.
+    /// The marker closes the node.
     Closed,
-    /// It is of the new set.
+    /// The marker names the new set: the node is open.
     Opened,
 }
 
@@ -35,7 +36,7 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Returns whether the reason is the node itself, not another marker.
+    /// Returns whether the reason is the state of the node itself, and not a marker that names another node set.
     pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }
@@ -77,8 +78,8 @@ impl Change {
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // A majority of staying nodes alone must overlap every majority of the old set. A majority with a new node counts
-        // from a clock that has passed all old tokens.
+        // If the staying nodes alone can be a majority of the new set, that majority must overlap every majority of
+        // the old set. A majority with a new node starts its counters from a clock that has passed all old tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -104,7 +105,7 @@ impl Change {
             return Err(Bar::Unfit(VoteRejection::Replica));
         }
         if part != Part::Leaves {
-            // A leaving node may evict keys.
+            // A leaving node may have a policy that evicts keys.
             match hello.eviction.as_deref() {
                 Some("noeviction") => {}
                 Some(policy) => {
@@ -128,8 +129,8 @@ impl Change {
                 Ok(Move::Closed)
             }
             nodes if *nodes == *self.closed => Ok(Move::Close),
-            // The node left an earlier set for the present old set, and joins again. That change is over, or too few nodes
-            // could be closed for this one.
+            // An earlier change, which led to the present old set, removed this node; now the node joins again. That
+            // earlier change is finished: otherwise too few nodes could be closed for this change.
             _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
                 Ok(Move::Close)
             }
@@ -151,8 +152,9 @@ impl Change {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
 
-    /// Returns the marker that closes the node, if it is not closed. `shut` is true if the old set was closed before: until
-    /// then, a joining node with the marker of the new set got it from a worker that was started too early.
+    /// Returns the marker that closes the node, if it is not closed. `shut` is true if the old set was closed before.
+    /// If it is false, a joining node with a marker of the new set got that marker from a worker that was started too
+    /// early, so the node is closed too.
     pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {
@@ -166,8 +168,9 @@ impl Change {
             Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
                 marker.since
             }
-            // As for a restarted node: the memory begins after every counter that a clock ahead of time may have started. The
-            // same holds for a joining node, even if it has a marker: it has seen nothing of the old set's grants.
+            // As with a restarted node, the memory begins after every counter that a clock ahead of time may have
+            // started. The same holds for a joining node, even if it has a marker: it has seen nothing of the old
+            // set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {
@@ -183,7 +186,7 @@ impl Change {
     pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
-        // Workers wait until then in any case. This only excludes nodes that have just been closed.
+        // Workers wait until `votes_from` in any case. This check only excludes nodes that have just been closed.
         let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
@@ -194,7 +197,7 @@ impl Change {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
                 let left = sight.hello.node_time.until(marker.votes_from);
-                // The quarantine, of which this is a part, includes drift.
+                // The remaining wait is a part of the quarantine, which includes drift.
                 (left + left.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
             }
             _ => Duration::ZERO,
@@ -210,7 +213,8 @@ impl Change {
         }
     }
 
-    /// Returns whether the wait in the marker is longer than any that is written: the node's clock was set back.
+    /// Returns whether the wait in the marker is longer than any wait that is ever written. If so, the node's clock
+    /// was set back.
     fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
         hello.node_time + self.config.quarantine() + self.slack() < marker.votes_from
     }
@@ -244,7 +248,7 @@ mod tests {
         Change::new(QuorumConfig::default(), &names(old), &names(new)).unwrap()
     }
 
-    /// A node of run 1 whose marker is of `run` and says `nodes`.
+    /// Returns the sight of a node with the run id `run 1`, whose marker contains `run` and `nodes`.
     fn sight(run: &str, nodes: Option<&str>) -> Sight {
         let marker = nodes.map(|nodes| Marker {
             run_id: run.into(),
@@ -267,7 +271,7 @@ mod tests {
         Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
     }
 
-    /// The sight of the same node under another marker.
+    /// Returns the sight of the same node, with another marker.
     fn under(sight: &Sight, marker: &Marker) -> Sight {
         Sight { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
     }
@@ -311,8 +315,8 @@ mod tests {
         assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
     }
 
-    /// It has seen nothing of what the old set did until it was closed: with an older memory it would say of a
-    /// tick that the old set had started that it was not.
+    /// A joining node has seen nothing of what the old set did before it was closed. With an older memory, the node
+    /// would report a tick that the old set had started as not started.
     #[test]
     fn a_node_that_joins_begins_anew_whoever_has_marked_it_before() {
         let change = change("a,b,c", "b,c,d");
@@ -351,7 +355,7 @@ mod tests {
         let change = change("a,b,c", "b,c,d");
         let restarted = change.closing(&sight("run 0", Some("a,b,c")), Part::Stays, false).unwrap();
         assert_eq!((&*restarted.run_id, restarted.since), ("run 1", NOW + apart));
-        // Restarted while it was closed: it waits from the beginning.
+        // The node was restarted while it was closed: its wait begins again.
         let again = sight("run 0", Some("(a,b,c)->(b,c,d)"));
         let again = change.closing(&again, Part::Stays, true).unwrap();
         assert_eq!(again.votes_from, NOW + QuorumConfig::default().quarantine());

@@ -39,7 +39,7 @@ impl NodeSet {
     /// Connects to every node, each for at most `patience`, and returns the handshakes in the order of the nodes.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn look(&self, env: &Env, patience: Duration) -> Vec<Result<Sight, Cause>> {
         join_all((0..self.0.len()).map(|at| self.visit(at, env, patience, &|_| None))).await
     }
@@ -125,7 +125,8 @@ impl<N: Node> Reach for At<N> {
                 let sent = env.before(env.now() + patience, session.send(batch)).await;
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
-                // Leases granted before the node was closed end by a wait that begins now at the earliest.
+                // The wait in which leases of the old set end begins now at the earliest: the node may have granted
+                // leases until it was closed.
                 sight.seen = env.now();
             }
             Ok(sight)

@@ -37,7 +37,7 @@ pub enum Progress {
     Closed(Arc<str>),
     /// The rest of the wait until every lease of the old set has ended.
     Waiting(Duration),
-    /// Workers with the new list may use this node.
+    /// Workers with the new list may use this node from now on.
     Opened(Arc<str>),
     /// This node could not be reached, and is unchanged: run the same replacement again once it is reachable.
     Left(Arc<str>, Cause),
@@ -70,7 +70,7 @@ impl Replacement {
     /// [`ReplaceError`] if the change would be refused now.
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn survey(&self) -> Result<Vec<NodePart>, ReplaceError> {
         let found = self.visit(&|_, _| None, |_| true).await;
         self.check(&found)?;
@@ -84,7 +84,8 @@ impl Replacement {
     /// opened. Nodes that have been closed stay closed until the same replacement is run again.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the change unfinished, without a leader. Run the same replacement again to finish it.
+    /// Dropping the future leaves the change unfinished, without a leader. Run the same replacement again to finish
+    /// it.
     pub async fn run(&self, mut report: impl FnMut(Progress)) -> Result<Vec<NodePart>, ReplaceError> {
         let found = self.visit(&|_, _| None, |_| true).await;
         self.check(&found)?;
@@ -93,8 +94,8 @@ impl Replacement {
         self.open(&mut report).await
     }
 
-    /// Closes the nodes that are not closed, the joining nodes first: a worker with the new list that was started too early
-    /// must not use them while the old set is in use. Returns when the wait is over.
+    /// Closes the nodes that are not closed, the joining nodes first. A worker with the new list may have been started
+    /// too early, and must not use the joining nodes while the old set is in use. Returns when the wait is over.
     async fn close(
         &self,
         found: Sights,
@@ -176,7 +177,7 @@ impl Replacement {
         for (at, sight) in found.iter().enumerate() {
             let Ok(sight) = sight else { continue };
             match self.change.judge(sight, self.parts[at]) {
-                // A leaving node may have any state, if enough others can be closed.
+                // A leaving node may have any state, if enough other nodes can be closed.
                 Err(bar) if self.parts[at] == Part::Leaves && bar.is_of_the_node() => {}
                 judged => drop(judged.map_err(|bar| bar.at(self.nodes.name(at)))?),
             }
@@ -208,7 +209,7 @@ impl Replacement {
         away.map_or(Ok(()), |(node, cause)| Err(ReplaceError::NewNodeAway { node, cause }))
     }
 
-    /// Returns the number of nodes of the old set that no worker with the old list can use.
+    /// Returns how many nodes of the old set are closed to every worker with the old list.
     fn shut(&self, found: &Sights) -> usize {
         let shut = |(at, sight): &(usize, &Result<Sight, Cause>)| {
             self.parts[*at] != Part::Joins && sight.as_ref().is_ok_and(|sight| self.change.is_shut(sight))

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The default maximum of messages that wait for other workers, for each unit of the concurrency.
+/// The default number of messages that may wait for other workers, as a multiple of the concurrency.
 const WAITING_PER_PLACE: usize = 4;
 
 /// A consumer that is not running yet, made by [`Claims::consume`].
@@ -125,11 +125,11 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Sets a hook that takes the messages that cannot be handled: those that are [given
-    /// up](Claims::max_attempts), in place of the claims' [own hook](Claims::dead_letter), those whose id
-    /// is not valid for a claim, and those whose id was used with another payload. Once the hook has taken
-    /// a message, it is acked. If the hook fails, or is missing, the message is left to the source. The
-    /// hook may receive a message again if the source redelivers it after a crash.
+    /// Sets a hook for messages that cannot be handled. There are three kinds: messages that are [given
+    /// up](Claims::max_attempts), messages whose id is not valid for a claim, and messages whose id was used with
+    /// another payload. For messages that are given up, the hook replaces the claims' [own hook](Claims::dead_letter).
+    /// Once the hook has handled a message, the message is acked. If the hook fails, or is missing, the message is
+    /// left to the source. The hook may receive a message again if the source redelivers it after a crash.
     pub fn on_dead<D, F, E>(mut self, hook: D) -> Self
     where
         D: Fn(DeadMessage<M>) -> F + Send + Sync + 'static,
@@ -148,13 +148,13 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// and the remaining messages are abandoned. The end of the quorum is a shutdown too.
     ///
     /// # Errors
-    /// [`ClaimError`] if the claims' timings cannot work: no message has been pulled then. Also if only an
-    /// operator can fix what keeps a majority of nodes from voting, and no majority could vote since the
-    /// quorum was built: every message that was pulled is then left to the source.
+    /// [`ClaimError`] if the claims' timings cannot work: no message has been pulled then. Also if a majority of nodes
+    /// is kept from voting by faults that only an operator can fix, and no majority could vote since the quorum was
+    /// built. Every message that was pulled is then left to the source.
     ///
     /// # Cancel safety
-    /// Dropping it drops every handler at its next await point and abandons their messages; nothing is
-    /// acked. The source must deliver messages again that were pulled and not acked.
+    /// Dropping the future drops every handler at its next await point and abandons their messages; nothing is acked.
+    /// The source must deliver messages again that were pulled and not acked.
     pub async fn until<F, T, E>(self, shutdown: impl Future) -> Result<Consumed, ClaimError>
     where
         S: Stream,

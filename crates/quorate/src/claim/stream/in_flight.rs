@@ -1,10 +1,10 @@
 //! The bookkeeping of the messages that a consumer has pulled. It decides how many more may be pulled,
 //! which are claimed next, and which wait until when. It is pure.
 //!
-//! A message occupies one of `most` slots while it is claimed or handled, and while too few nodes answer. A
-//! message that another worker handles is in the waiting room instead. So is a *twin*, a further copy of a
-//! message that is busy here. A full waiting room stops pulling, but never claiming: its messages move to a
-//! free slot as soon as their pause is over, so that it always empties.
+//! A message occupies one of `most` slots while it is claimed or handled, and while too few nodes answer. Two kinds of
+//! messages are in the waiting room instead: a message that another worker handles, and a *twin*, which is a further
+//! copy of a message that is busy here. While the waiting room is full, no message is pulled, but messages are still
+//! claimed. A waiting message moves to a free slot as soon as its pause is over, so that the room always empties.
 
 use crate::env::BootTime;
 use std::{
@@ -45,12 +45,13 @@ struct Held<M> {
     message: Arc<M>,
     id: Arc<str>,
     since: BootTime,
-    /// The time at which another worker was first found to handle it, from which its patience counts.
+    /// The time at which another worker was first found to handle the message. The message's patience counts from
+    /// then.
     elsewhere_since: Option<BootTime>,
     /// The number of consecutive claims, after the first, that had the same result: another worker handles
     /// it, or too few nodes answered.
     looks: u32,
-    /// True if too few nodes answered the last time.
+    /// True if too few nodes answered the last claim.
     away: bool,
     place: Place,
 }
@@ -61,14 +62,14 @@ enum Place {
     Fresh,
     /// Being claimed, handled or handed to the dead-letter hook.
     Busy,
-    /// In the waiting room until this time: another worker handles it, or a twin of it is busy here.
+    /// In the waiting room until this time: another worker handles the message, or a twin of it is busy here.
     Elsewhere(BootTime),
     /// Waiting until this time, since too few nodes answered.
     Away(BootTime),
 }
 
 impl Place {
-    /// Returns whether it occupies a slot, rather than a place in the waiting room.
+    /// Returns whether a message in this place occupies a slot, rather than a place in the waiting room.
     fn counts(self) -> bool {
         !matches!(self, Self::Elsewhere(_))
     }
@@ -103,7 +104,7 @@ impl<M> InFlightWindow<M> {
         self.held.is_empty()
     }
 
-    /// Adds a pulled message that is to be claimed by `id`.
+    /// Adds a pulled message, which must then be claimed under `id`.
     pub(super) fn pull(&mut self, message: Arc<M>, id: Arc<str>, now: BootTime) {
         let number = self.add(message, id, now, Place::Fresh);
         self.fresh.insert(number);
@@ -144,8 +145,8 @@ impl<M> InFlightWindow<M> {
         batch
     }
 
-    /// Makes the message wait, since another worker handles it and may be done after `retry_after`. Returns
-    /// `false` if its patience is over instead, so that it is left to the source.
+    /// Makes the message wait, since another worker handles it and may be done after `retry_after`. If the message's
+    /// patience is over, returns `false` instead: then the message is left to the source.
     pub(super) fn elsewhere(&mut self, number: Number, retry_after: Option<Duration>, now: BootTime) -> bool {
         let patience = self.patience;
         let Some(held) = self.held.get_mut(&number) else { return true };
@@ -153,8 +154,8 @@ impl<M> InFlightWindow<M> {
         held.away = false;
         let since = *held.elsewhere_since.get_or_insert(now);
         let left = now.until(since + patience);
-        // The id of a message that is left to the source stays busy until the message has ended. If a twin
-        // were claimed earlier, that end would remove the twin's mark.
+        // The id of a message that is left to the source stays busy until the message has ended. If a twin were
+        // claimed before that, the end of this message would remove the twin's busy mark.
         if left.is_zero() {
             return false;
         }
@@ -167,8 +168,8 @@ impl<M> InFlightWindow<M> {
         true
     }
 
-    /// Makes the message wait in its slot, since too few nodes answered. Its patience starts again when a
-    /// quorum reports that another worker handles it. Returns whether this is the first time in a row.
+    /// Makes the message wait in its slot, since too few nodes answered. Its patience starts again when a quorum
+    /// reports that another worker handles it. Returns true if this is the first such result in a row.
     pub(super) fn away(&mut self, number: Number, now: BootTime) -> bool {
         self.idle(number);
         let Some(held) = self.held.get_mut(&number) else { return false };
@@ -181,7 +182,7 @@ impl<M> InFlightWindow<M> {
         first
     }
 
-    /// Returns when a message is to be claimed again.
+    /// Returns the next time at which a message must be claimed again.
     pub(super) fn next_look(&self) -> Option<BootTime> {
         // Without a free slot, only a message that already has one can be claimed.
         let free = self.free() > 0;
@@ -215,7 +216,7 @@ impl<M> InFlightWindow<M> {
         self.pulled
     }
 
-    /// Unmarks its id, if it was busy, so that the id may be claimed again.
+    /// Unmarks the id of a busy message, so that the id may be claimed again.
     fn idle(&mut self, number: Number) {
         if let Some(held) = self.held.get(&number)
             && held.place == Place::Busy
@@ -361,8 +362,8 @@ mod tests {
             pulled.push(id);
         }
         assert_eq!(pulled, ["a", "b", "c"]);
-        // They are claimed again, as many at once as there are slots; the third as soon as one of them is
-        // free.
+        // The waiting messages are claimed again, as many at once as there are slots. The third is claimed as soon as
+        // a slot is free.
         assert_eq!((window.room(), window.next_look()), (0, Some(at(100))));
         let batch = window.batch(at(100));
         assert_eq!((ids(&batch), window.next_look()), (vec!["a", "b"], None));
@@ -386,7 +387,7 @@ mod tests {
     #[test]
     fn patience_begins_when_another_worker_is_found_at_it() {
         let mut window = window(2);
-        // The message was here for a minute without a quorum, and another behind a twin.
+        // Both copies of `a` waited here for a minute: the first without a quorum, the second behind its twin.
         ["a", "a"].iter().for_each(|id| pull(&mut window, id, 0));
         let first = window.batch(at(0))[0].0;
         assert!(window.away(first, at(0)) && !window.away(first, at(60_000)));

@@ -16,9 +16,8 @@ pub trait Message: Send + Sync + 'static {
     /// The reason if it has no readable id: such a message goes to the dead-letter hook.
     fn id(&self) -> Result<&str, Box<dyn Error + Send + Sync>>;
 
-    /// Returns a fingerprint of its payload, if the same id with another payload is to be detected: such a
-    /// message goes to the dead-letter hook. A fingerprint costs one more round trip for each claim.
-    /// Default none.
+    /// Returns a fingerprint of its payload, if the consumer should detect the same id with another payload: such a
+    /// message goes to the dead-letter hook. A fingerprint costs one more round trip for each claim. Default none.
     fn fingerprint(&self) -> Option<Fingerprint> {
         None
     }
@@ -29,16 +28,16 @@ pub trait Message: Send + Sync + 'static {
         false
     }
 
-    /// Acknowledges to the source that the message is done. Called once it is done, possibly for several
-    /// copies.
+    /// Acknowledges to the source that the message is done. The consumer calls it once the message is done, possibly
+    /// for several copies of the message.
     ///
     /// # Cancel safety
     /// The future is dropped if the consumer is dropped. A message that was not acked is delivered again,
     /// and is then known to be done.
     fn ack(&self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Notifies the source that the message will not be acked here, for sources that redeliver it sooner
-    /// then. Does nothing by default.
+    /// Notifies the source that the message will not be acked here, so that the source may redeliver the message
+    /// sooner. Does nothing by default.
     ///
     /// # Cancel safety
     /// The future is dropped if the consumer is dropped. The source then detects the missing ack by itself.

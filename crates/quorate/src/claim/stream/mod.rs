@@ -2,18 +2,17 @@
 //!
 //! # What is not guaranteed
 //!
-//! A message is handled again if its worker ended between the handler's effect and the done record, or if
-//! the done record was lost. An effect that must not happen twice must compare the token of
-//! [`Delivery::fencing_token`] in its own transaction. A message that is not acked returns only if the
-//! source delivers it again: the adaptor keeps nothing over a restart. Messages are handled in no
-//! particular order.
+//! A message is handled again if its worker ended between the handler's effect and the done record, or if the done
+//! record was lost. An effect that must not happen twice must compare the token of [`Delivery::fencing_token`] in its
+//! own transaction. A message that is not acked returns only if the source delivers it again: the adaptor stores
+//! nothing across a restart. Messages are handled in no particular order.
 //!
-//! With a source that delivers each message only once, a message is lost to this worker if it ends without
-//! being done. This happens if its handler fails, its claim is lost, its attempts are used up, its patience
-//! is over, or the consumer is shut down. Each such message is logged as a warning and reported to
-//! [`Consume::on_end`], and [`Consumed`] counts them. Let the handler retry what may succeed later, and set
-//! [`Consume::patience`] to `Duration::MAX`. If every worker receives every message, a message of a killed
-//! worker waits at the other workers and is handled there.
+//! If a source delivers each message only once, a message is lost to this worker when it ends here without being done.
+//! This happens if its handler fails, its claim is lost, its attempts are used up, its patience is over, or the
+//! consumer is shut down. Each such message is logged as a warning and reported to [`Consume::on_end`], and
+//! [`Consumed`] counts them. Let the handler retry what may succeed later, and set [`Consume::patience`] to
+//! `Duration::MAX`. If every worker receives every message, a message of a killed worker waits at the other workers
+//! and is handled there.
 //!
 //! # Example
 //!

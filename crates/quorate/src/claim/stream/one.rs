@@ -42,8 +42,8 @@ where
     let claim = claim.started();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
-    // The handler is called inside this future, so that a panic before its first await is caught as well.
-    // The error becomes text at once: it need not be `Send`.
+    // The handler is called inside this future, so that a panic before its first await is caught as well. The error
+    // becomes text at once, so that its type does not have to be `Send`.
     let work = async { handler(delivery).await.map_err(|error| error.to_string()) };
     let work = AssertUnwindSafe(work).catch_unwind();
     let relay = async {
@@ -103,7 +103,7 @@ pub(super) async fn give_up<M: Message>(
 /// Acks a message that is given up, once a hook has taken it.
 pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
     let why = match (handed, has_hook) {
-        // A hook has taken it, here or on another worker: only then is it recorded.
+        // A hook has handled the message, here or on another worker: the dead letter is recorded only after that.
         (true, _) => return ack(message).await,
         (false, false) => NO_HOOK,
         (false, true) => "the dead-letter hook failed",

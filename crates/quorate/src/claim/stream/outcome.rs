@@ -12,8 +12,9 @@ pub struct Ended<M> {
     pub message: Arc<M>,
     /// Its outcome.
     pub outcome: Outcome,
-    /// `Ok(true)` if the source accepted the ack: the message is done. `Ok(false)` if no ack was sent, and an error with the
-    /// reason if the ack failed, or the dead-letter hook failed or is missing: the source may deliver the message again.
+    /// `Ok(true)` if the source accepted the ack: the message is done. `Ok(false)` if no ack was sent. An error with
+    /// the reason if the ack failed, or if the dead-letter hook failed or is missing: the source may then deliver the
+    /// message again.
     pub acked: Result<bool, Arc<str>>,
     /// The time since it was pulled.
     pub took: Duration,
@@ -25,7 +26,7 @@ pub struct Ended<M> {
 pub enum Outcome {
     /// Handled here, and recorded as done by a majority.
     Handled,
-    /// It had been handled before.
+    /// The message had been handled before.
     Duplicate {
         /// The result of that handling.
         result: Arc<str>,
@@ -33,7 +34,7 @@ pub enum Outcome {
     /// Another worker handles it, and [`Consume::patience`](super::Consume::patience) is over: it is left
     /// to the source.
     InProgress {
-        /// The other worker, where a majority names the same one.
+        /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
     },
     /// The handler failed, or panicked. The message has been abandoned.
@@ -47,12 +48,12 @@ pub enum Outcome {
         /// The number of attempts that had begun.
         attempts: u32,
     },
-    /// No claim can have its id, or the id was used with another payload.
+    /// The message's id is not valid for a claim, or was used with another payload.
     Unusable {
         /// The reason.
         why: Arc<str>,
     },
-    /// There is nothing left to handle: the source has deleted it.
+    /// There is nothing left to handle: the source has deleted the message.
     Gone,
     /// The claim was lost while the handler ran. The handler has been dropped.
     Lost,
@@ -105,7 +106,7 @@ pub struct Consumed {
     pub unrecorded: u64,
     /// [`Outcome::Stopped`].
     pub stopped: u64,
-    /// The number of all these messages that were acked to the source.
+    /// The number of messages, of all outcomes together, that were acked to the source.
     pub acked: u64,
     /// The number of errors of the source.
     pub source_errors: u64,

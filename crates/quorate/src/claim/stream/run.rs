@@ -16,7 +16,8 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::Futu
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The maximum number of claim rounds in flight. Meanwhile further messages gather for the next round.
+/// The maximum number of claim rounds in flight. While so many rounds are in flight, further messages gather for the
+/// next round.
 const BATCHES: usize = 2;
 /// The first pause after an error of the source, and the longest pause: the error may be permanent.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
@@ -27,7 +28,7 @@ const TO_END: Duration = Duration::from_secs(1);
 
 /// The maximum lengths of an id and of an outcome in a log line, in bytes.
 const ID_MAX: usize = 120;
-/// The most bytes of the reason for an invalid id that the outcome and the dead-letter hook get.
+/// The maximum number of bytes of the reason for an invalid id that the outcome and the dead-letter hook get.
 const BAD_ID_MAX: usize = 240;
 const OUTCOME_MAX: usize = 500;
 
@@ -116,9 +117,9 @@ struct Consumer<M, H> {
     claims: Claims,
     handler: Arc<H>,
     options: Options<M>,
-    /// Asks handlers to finish.
+    /// Cancelled to ask the handlers to finish.
     stop: CancellationToken,
-    /// Drops the handlers that still run.
+    /// Cancelled to drop the handlers that still run.
     kill: CancellationToken,
     rounds: FuturesUnordered<BoxFuture<'static, Verdicts>>,
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
@@ -129,7 +130,7 @@ struct Consumer<M, H> {
     refused: Option<ClaimError>,
 }
 
-/// The pause of the source after its errors.
+/// The pause before the source is asked again after an error.
 #[derive(Default)]
 struct Rest {
     failures: u32,
@@ -195,7 +196,7 @@ where
         }
     }
 
-    /// Begins claim rounds for the messages that are to be claimed, while fewer than the maximum are in
+    /// Begins claim rounds for the messages that are ready to be claimed, while fewer than `BATCHES` rounds are in
     /// flight.
     fn claim(&mut self) {
         while self.rounds.len() < BATCHES {
@@ -237,7 +238,7 @@ where
                 let acked = one::ack(&*message).await;
                 (Outcome::Duplicate { result: done.result }, acked)
             }),
-            // It was handed over before, or by another worker.
+            // The message was handed to a dead-letter hook before, by this worker or another.
             Ok(ClaimOutcome::DeadLettered(dead)) => {
                 let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
                 self.start(number, async move {
@@ -257,8 +258,8 @@ where
                 let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
-            // This worker has a configuration error. A worker that has had a quorum waits instead: a
-            // password may be in rotation.
+            // This worker has a configuration error, so the consumer ends. A worker that has had a quorum waits
+            // instead, since an operator may be rotating a password.
             Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
                 self.window.away(number, now);
                 self.refused = Some(error);
@@ -284,7 +285,7 @@ where
     }
 
     fn worked(&mut self, (number, worked): Worked) {
-        // A task that was stopped with the quorum, or at the end of the grace period, has no outcome.
+        // A task that was stopped when the quorum closed, or at the end of the grace period, has no outcome.
         let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Ok(false)));
         self.end(number, outcome, acked);
     }
@@ -298,8 +299,9 @@ where
         }
     }
 
-    /// Logs the end of a message. It is a warning if the message was not acked, since a source that does
-    /// not redeliver it has lost it. Messages stopped by the shutdown are only counted there.
+    /// Logs the end of a message. The log line is a warning if the message was not acked, since the message is then
+    /// lost unless the source redelivers it. For the messages that the shutdown stops, the shutdown logs only the
+    /// number.
     fn log(&self, message: &M, outcome: &Outcome, acked: &one::Acked) {
         let set = &*self.claims.set;
         let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));

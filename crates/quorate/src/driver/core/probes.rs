@@ -1,4 +1,5 @@
-//! The trust of a driver's core in its node: clock checks, markers, and probes of a node that is idle or not trusted.
+//! The part of a driver's core that decides whether to trust its node: clock checks, markers, and probes of a node
+//! that is idle or not trusted.
 
 use crate::{
     driver::core::{Command, Core, IDLE_PROBES, IN_FLIGHT_MAX, PROBE_EVERY, RECONNECT_EVERY},
@@ -22,7 +23,7 @@ impl Core {
         }
     }
 
-    /// Decides whether the node may vote, and writes a marker where that needs one.
+    /// Decides whether the node may vote, and writes a marker if the node needs one first.
     pub(crate) fn evaluate_trust(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if !self.marker_in_flight()
             && let Some(marking) = self.node_trust.evaluate(now)
@@ -32,7 +33,8 @@ impl Core {
         self.node_trust.end_quarantine(now);
     }
 
-    /// Probes a node that may not vote, since it does not report that the reason has gone; or a node that is idle.
+    /// Probes a node that must not vote, since the node does not report by itself when the reason has gone. Also
+    /// probes an idle node.
     pub(crate) fn probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         let quarantined = self.node_trust.wake().is_some();
         let soon = quarantined || self.node_trust.may_change_soon();
@@ -51,7 +53,7 @@ impl Core {
                 self.probe_at = Some(now + every);
                 self.send_probe(now, commands);
             }
-            // Refused: only a new handshake shows whether that was fixed.
+            // The node is refused for another reason: only a new handshake shows whether an operator has fixed it.
             Some(_) => {
                 commands.push(Command::Close);
                 self.disconnect(now, Cause::Closed);
@@ -59,7 +61,8 @@ impl Core {
         }
     }
 
-    /// Writes the stored marker again: that changes nothing, and is refused where another marker is stored.
+    /// Writes the marker that this worker knows once more. The write changes nothing, and the node refuses it if
+    /// another marker is stored.
     fn send_probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if let Some(marker) = self.node_trust.stored_marker() {
             let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
@@ -70,7 +73,8 @@ impl Core {
     /// Returns when to probe a node that gets no requests: without a reply for a long time, a step of its clock would
     /// go unnoticed.
     pub(crate) fn idle_until(&self) -> Option<BootTime> {
-        // While it waits for the handshakes of other nodes, requests wait in its queue, and it is not idle.
+        // While the node's driver waits for handshakes with other nodes, requests wait in its queue, so the node does
+        // not count as idle.
         let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown();
         let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
         idle.then(|| self.idle_since + self.policy.config.max_ttl / IDLE_PROBES)
@@ -101,7 +105,7 @@ impl Core {
         self.in_flight.iter().any(|batch| batch.marking.is_some())
     }
 
-    /// Ends the quarantine in the marker, for every worker.
+    /// Ends the node's quarantine for every worker, by a change of its marker.
     pub(crate) fn trust(&mut self, now: BootTime, reply: Option<ReplyTo>, commands: &mut Vec<Command>) {
         match self.node_trust.admission(now) {
             Admission::Trusted => self.answer(reply, Some(now), Answer::Reply(Reply::Marked)),

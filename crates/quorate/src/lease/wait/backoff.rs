@@ -9,12 +9,12 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 /// The longest time between two attempts of a waiter at first, whatever the holder's remaining TTL.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The most doublings of that time where releases are reported: 400 ms.
+/// The maximum number of doublings of `LOOK_EVERY` if releases are reported: up to 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
 /// The range of the random offset that keeps polling waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
-/// The most doublings of the pause after split votes. The first such pause is shorter than twice the time of one
-/// attempt.
+/// The maximum number of doublings of the pause after split votes. The first such pause is shorter than twice the time
+/// of one attempt.
 const SPLITS_DOUBLED: u32 = 8;
 /// The range to which the measured duration of an attempt is clamped. It determines how waiters that are woken
 /// together spread their attempts.
@@ -34,9 +34,9 @@ pub(crate) struct RetryBackoff<'a> {
     resource: &'a Resource,
     mode: Mode,
     waiting: Option<Subscription>,
-    /// Attempts in a row that were lost without another holder.
+    /// The number of attempts in a row that were lost although no client held the resource.
     splits: u32,
-    /// Waits in a row that ended without a reported release.
+    /// The number of waits in a row that ended without a reported release.
     looks: u32,
     /// The duration of the fastest attempt so far.
     attempt: Duration,
@@ -54,8 +54,8 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Uses up a pending wake-up after a successful attempt. A reader then wakes the next waiter, which may share the
-    /// resource; no other waiter is to be woken. Must be called once the resource is held.
+    /// Uses up a pending wake-up after a successful attempt. If this caller is a reader, wakes the next waiter, which
+    /// may share the resource. A writer wakes no other waiter. Must be called once the resource is held.
     pub(crate) fn won(&self) {
         let Some(waiting) = &self.waiting else { return };
         waiting.attempts();
@@ -151,8 +151,8 @@ impl<'a> RetryBackoff<'a> {
             _ => LOOK_EVERY,
         };
         match tally.retry_after() {
-            // No majority names a holder: the votes were split, or there is a holder and an unreachable node hides it. The
-            // second may last, so the pause grows with each attempt.
+            // No majority names a holder: either the votes were split, or there is a holder that an unreachable node
+            // hides. The second case may last, so the pause grows with each attempt.
             _ if self.splits > 0 => {
                 let most = self.attempt * (1 << self.splits.min(SPLITS_DOUBLED));
                 env.random_below(most.min(LOOK_EVERY))

@@ -13,8 +13,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// A place in the nodes' queues for one resource, requested once its waiter's patience is over. Dropping it gives the
 /// place up on every node.
 ///
-/// The place is renewed only while a majority has it. Otherwise two waiters that each reach only some of the nodes
-/// could each stay at the head of the queue there without limit, and neither would acquire the lock.
+/// The place is renewed only while a majority has it. Without this rule, consider two waiters that each reach only
+/// some of the nodes. Each could stay at the head of the queue on its own nodes without limit, and neither would
+/// acquire the lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
@@ -57,7 +58,7 @@ impl QueueTicket {
     /// Renews the place, and returns the ticket to attempt with. Returns `None` while the waiter's patience lasts,
     /// and for some time after fewer than a majority had the place.
     ///
-    /// The attempt's requests are sent behind the renewal, so each node handles them after it.
+    /// The attempt's requests are sent after the renewal, so each node handles the renewal first.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
         let inner = Arc::clone(&self.inner);
         let env = inner.env();
@@ -104,8 +105,8 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Returns whether a majority confirms the place. Each node's vote arrives within the node timeout, as a failure if
-/// the node is silent.
+/// Waits for the votes on the place, and returns whether a majority has confirmed it. Each node's vote arrives within
+/// the node timeout, as a failure if the node is silent.
 async fn stands(votes: &mut VoteReceiver, nodes: usize, majority: usize) -> bool {
     let (mut standing, mut open) = (0, nodes);
     while standing < majority && standing + open >= majority {

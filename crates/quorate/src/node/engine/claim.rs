@@ -65,7 +65,7 @@ impl<S: Store> RequestHandler<'_, S> {
             }
             None => {}
         }
-        // The done record holds the token from now on.
+        // From now on the done record holds the token, so the counter is no longer needed.
         if let Some(count) = self.live_counter(resource)? {
             self.set_counter(resource, count, Duration::ZERO)?;
         }

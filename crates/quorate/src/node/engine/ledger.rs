@@ -128,7 +128,8 @@ impl<S: Store> RequestHandler<'_, S> {
         if state.term > term {
             return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
         }
-        // A leader whose clock is ahead must not make the ledger forget records that are yet to come.
+        // A leader whose clock is ahead must not raise the low-water mark above the time of records that are still to
+        // be written.
         let below = below.min(self.clocks.wall.as_micros());
         let mark = state.low_water.max(below);
         let forgotten = state.records.into_iter().filter(|(_, record)| record.at < mark);

@@ -17,14 +17,15 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Some(Reply::Done(done)));
         }
         if let Some(row) = self.live_lease(resource)? {
-            // The worker that the reservation names goes before the queue.
+            // The worker that the reservation names is granted the resource before every waiter in the queue.
             let is_reserved_for_owner = owner.may_take(&Owner::from_node(&row.owner));
             return Ok((!is_reserved_for_owner).then(|| self.held(&row)));
         }
         self.blocked_by_queue(resource, ticket)
     }
 
-    /// Grants a resource that is free for `owner`. The caller checks that with [`RequestHandler::not_free`].
+    /// Grants a resource that is free for `owner`. The caller checks with [`RequestHandler::not_free`] that it is
+    /// free.
     pub(super) fn acquire(
         &mut self,
         resource: &Resource,
@@ -67,7 +68,7 @@ impl<S: Store> RequestHandler<'_, S> {
             _ => return Ok(Reply::Refused(Refusal::NotOwner)),
         }
         match self.live_counter(resource)? {
-            // The counter was forgotten while the lease is live: its last value is unknown.
+            // The counter was lost while the lease is live, so its last value is unknown.
             None => Ok(Reply::Refused(Refusal::Superseded)),
             Some(count) if count > to => Ok(Reply::Refused(Refusal::Superseded)),
             Some(_) => {

@@ -1,9 +1,8 @@
 //! The queue of a resource. Places are ordered by ticket, not by arrival, so that all nodes agree on the
 //! first one.
 //!
-//! While the queue holds a place, a free resource is granted only to its first place. Readers are granted
-//! together, up to the first place that needs exclusive access. A place expires by itself, and the queue with
-//! its last place.
+//! While the queue holds a place, a free resource is granted only to its first place. Readers are granted together, up
+//! to the first place that needs exclusive access. A place expires by itself. The queue expires with its last place.
 
 use super::{PlaceRow, QUEUE_MAX, QueueRow, RequestHandler, Store};
 use crate::node::{NodeTime, Owner, Refusal, Reply, Resource};
@@ -25,7 +24,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(first.map(|_| self.queue_reply(&places)))
     }
 
-    /// Returns the reply to a reader under `ticket` if a place that needs exclusive access is before it.
+    /// Returns the reply to a reader under `ticket` if a place that needs exclusive access is ahead of the reader's
+    /// place.
     pub(super) fn blocked_by_writer(
         &self,
         resource: &Resource,

@@ -67,7 +67,7 @@ impl<S: Store> RequestHandler<'_, S> {
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
-                // If the counter was forgotten, a later grant cannot be ruled out either.
+                // If the counter has expired, a later grant cannot be ruled out.
                 if self.live_counter(resource)?.is_none_or(|count| count > token) {
                     return Ok(Reply::Refused(Refusal::Superseded));
                 }
@@ -102,7 +102,7 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(joined)
     }
 
-    /// Makes `readers` the holders of the resource until the last of them ends.
+    /// Makes `readers` the holders of the resource until the last reader's lease ends.
     fn set_readers(&mut self, resource: &Resource, readers: Vec<ReaderRow>) -> Result<(), S::Error> {
         let last = readers.iter().map(|reader| reader.until_nanos).max();
         let row = last.map(|until_nanos| LeaseRow { owner: Owner::READERS.into(), until_nanos, readers });

@@ -1,10 +1,10 @@
 //! Checks that no other user of the host can reach a node's files.
 //!
-//! The rules are those of OpenSSH's `StrictModes`, and stricter for the node itself. Its directories and
-//! files must belong to the effective user and be closed to all others. Every directory above must belong to
-//! root or that user. No other user may be able to write to it, unless it is sticky (like `/tmp`), so that no
-//! other user can replace the node's directory. Root always can. Under these rules a path leads to the same
-//! file when it is checked and when it is used.
+//! The rules are those of OpenSSH's `StrictModes`; for the node's own directories and files they are stricter. Its
+//! directories and files must belong to the effective user and be closed to all others. Every directory above must
+//! belong to root or that user. No other user may be able to write to such a directory unless it is sticky (like
+//! `/tmp`), so that no other user can replace the node's directory. Root can always do so. Under these rules a path
+//! leads to the same file when it is checked and when it is used.
 
 use rustix::{fs::OFlags, io::Errno};
 use std::{
@@ -165,7 +165,7 @@ pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates `dir`, whose parent is checked, if it does not exist, and checks it.
+/// Creates `dir` if it does not exist, and checks it. Its parent must have been checked before.
 pub(super) fn secure_dir(dir: &Path) -> io::Result<()> {
     make(dir)?;
     check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), effective_user())?;

@@ -37,8 +37,8 @@ async fn denied(node: &FileNode) -> String {
     }
 }
 
-/// Returns whether this process is root, which the test `name` needs to act as another user. A test that did
-/// not run must not look like one that passed: it prints a message, and fails if CI=true.
+/// Returns whether this process is root, which the test `name` needs to act as another user. A test that was skipped
+/// must not look like a test that passed. So without root this prints a message, and fails if CI=true.
 fn is_root(name: &str) -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
@@ -167,13 +167,13 @@ async fn files_of_another_user_are_refused() {
     assert!(why.contains(&owner) && why.contains("/lock"), "{why}");
     chown(dir.join("lock"), Some(0), None).unwrap();
 
-    // A directory above whose owner could replace the node's directory.
+    // The owner of a directory above the node's directory could replace the node's directory.
     chown(scratch.path(), Some(OTHER), None).unwrap();
     let why = denied(&scratch_node(&scratch)).await;
     assert!(why.contains(&owner) && why.contains(&*scratch.path().to_string_lossy()), "{why}");
     chown(scratch.path(), Some(0), None).unwrap();
 
-    // A link on the path whose owner can change its target.
+    // The owner of a symbolic link on the path can change the link's target.
     let link = scratch.path().join("link");
     symlink(scratch.path(), &link).unwrap();
     let through = FileNode::new(link.join("node"));
@@ -194,14 +194,14 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     let wall = SystemWorld.wall();
     granted(&ask(&mut session, acquire("r", 1, wall)).await);
     let leases = fs::read_dir(dir.join("leases")).unwrap().next().unwrap().unwrap().path();
-    // The names that earlier versions wrote to.
+    // Links under the names to which earlier versions wrote.
     for planted in [leases.join(".0.tmp"), dir.join("counters/.0.tmp"), dir.join("counters/.1.tmp")] {
         symlink(&victim, planted).unwrap();
     }
     granted(&ask(&mut session, acquire("s", 1, wall)).await);
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 
-    // In place of a row.
+    // A link in place of a row.
     set_mode(&victim, 0o600);
     let row = leases.join(super::names::file_name("r"));
     fs::remove_file(&row).unwrap();
@@ -212,7 +212,7 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     assert!(why.contains("symbolic link") && why.contains(&*row.to_string_lossy()), "{why}");
     fs::remove_file(&row).unwrap();
 
-    // In place of another boot's leases, which the sweep removes.
+    // A link in place of another boot's leases, which the sweep removes.
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("kept"), "").unwrap();
@@ -223,7 +223,7 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     }
     assert!(elsewhere.join("kept").exists());
 
-    // In place of the lock.
+    // A link in place of the lock file.
     fs::remove_file(dir.join("lock")).unwrap();
     symlink(&victim, dir.join("lock")).unwrap();
     let why = denied(&scratch_node(&scratch)).await;

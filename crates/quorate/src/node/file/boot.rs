@@ -1,14 +1,14 @@
 use std::{io, sync::Arc};
 
-/// Returns the id of this boot of the host. A lease is valid only in the boot in which it was taken.
+/// Returns the id of this boot of the host. A lease is valid only in the boot in which it was acquired.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn id() -> io::Result<Arc<str>> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     clean(&id).ok_or_else(|| io::Error::other("/proc/sys/kernel/random/boot_id holds no id"))
 }
 
-/// Returns the id of this boot of the host. The boot *time* is unsuitable: it moves when the clock is set,
-/// and then a lease would look like one of another boot.
+/// Returns the id of this boot of the host. The boot *time* is unsuitable: it changes when the clock is set, and then
+/// a lease of this boot would look like a lease of another boot.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn id() -> io::Result<Arc<str>> {
     sysctl(&["kern.bootsessionuuid", "kern.boot_id"])?.ok_or_else(|| {

@@ -1,9 +1,9 @@
 //! Recognises file systems that several machines can mount at the same time.
 //!
-//! Two machines have two boot clocks, and `flock` may not work between them, so a node on such a file system
-//! would grant one lease twice. The kernel's magic number identifies most of them. Some numbers are ambiguous
-//! (FUSE carries both `sshfs` and local disks) or not in the table. Then the name in `/proc/self/mountinfo`
-//! decides. A file system below another one (overlayfs, ecryptfs) is not seen.
+//! Two machines have two boot clocks, and `flock` may not work between them, so a node on such a file system could
+//! grant one lease twice. The kernel's magic number identifies most of them. Some numbers are ambiguous (FUSE carries
+//! both `sshfs` and local disks) or not in the table. Then the name in `/proc/self/mountinfo` decides. A file system
+//! below another one (overlayfs, ecryptfs) is not seen.
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "other systems are not asked"))]
 
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn shared_file_systems_are_recognised_by_number_or_by_name() {
         let table = [
-            // Local ones: ext4, xfs, btrfs, tmpfs, zfs, f2fs, overlay.
+            // Local file systems: ext4, xfs, btrfs, tmpfs, zfs, f2fs, overlay.
             (0xEF53, Some("ext4"), None),
             (0x5846_5342, Some("xfs"), None),
             (0x9123_683E, Some("btrfs"), None),

@@ -34,7 +34,7 @@ pub(super) enum LockAttempt<'a> {
     Locked(DirGuard<'a>),
     /// Another session holds the lock.
     Busy,
-    /// The lock file is missing or another file: the directory was replaced while the session was open.
+    /// The lock file is missing or has been replaced: the directory was replaced while the session was open.
     Replaced,
 }
 
@@ -70,7 +70,7 @@ impl DirLock {
             pause = (pause * 2).min(longest);
         }
         let guard = DirGuard { file: &self.file, _thread: thread_lock };
-        // The lock is guard, but perhaps on a file that no new session will open.
+        // The lock is held, but the file may have been replaced, so that no new session will open it.
         match std::fs::metadata(&self.path) {
             Ok(there) if identify(&there) == self.inode => Ok(LockAttempt::Locked(guard)),
             Ok(_) => Ok(LockAttempt::Replaced),
@@ -88,14 +88,13 @@ fn identify(meta: &std::fs::Metadata) -> (u64, u64) {
 #[derive(Debug)]
 pub(super) struct DirGuard<'a> {
     file: &'a File,
-    // Fields are dropped after `drop` below has unlocked the file, so that the next thread finds the file
-    // unlocked.
+    // This field is dropped after `drop` below has unlocked the file, so that the next thread finds the file unlocked.
     _thread: ThreadGuard<'a>,
 }
 
 impl Drop for DirGuard<'_> {
     fn drop(&mut self) {
-        // This cannot fail on an open file. If it did, closing the file would unlock it.
+        // Unlocking cannot fail on an open file. If it did, closing the file would unlock it.
         let _ = flock(self.file, FlockOperation::Unlock);
     }
 }
@@ -131,7 +130,7 @@ impl ThreadLock {
     }
 
     fn state(&self) -> MutexGuard<'_, bool> {
-        // It guards a single flag, which is valid after any panic.
+        // The mutex guards a single flag, which is valid after any panic.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,10 @@
 //! The machine that a directory belongs to, so that two machines that share a directory refuse each other.
 //!
-//! The directory records the boot in which it was used last, with the ids of the machines (a host, and
-//! containers on it) that used it in that boot. A process of the same boot shares the kernel and its clock,
-//! and is accepted. A process of another boot is on the same machine after a restart if its machine id is
-//! recorded, or if one side has none; otherwise it is refused. A boot that another one has replaced never
-//! returns. A machine that finds its own boot replaced is therefore refused too, whatever its id.
+//! The directory records the boot in which it was used last, with the ids of the machines (a host, and containers on
+//! it) that used it in that boot. A process of the same boot shares the kernel and its clock, and is accepted. A
+//! process of another boot is on the same machine after a restart if its machine id is recorded, or if one side has
+//! none; otherwise it is refused. A boot that a later boot has replaced in the record never returns. So a machine that
+//! finds its own boot replaced is refused too, whatever its id.
 
 use super::boot;
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
     }
     let mut replaced = record.replaced.clone();
     push(&mut replaced, &record.boot);
-    // Kept if this process has no id, because a container beside it may have one.
+    // The recorded ids are kept if this process has no id, because a container on the same machine may have one.
     let machines = machine.id.as_ref().map_or(record.machines.clone(), |id| vec![Arc::clone(id)]);
     Verdict::Write(Record { boot, host, machines, replaced })
 }
@@ -149,7 +149,7 @@ mod tests {
         Machine { boot: boot.into(), id, host: "host".into() }
     }
 
-    /// Opens one directory as one machine after the other: `true` for each that is accepted.
+    /// Opens one directory as each of these machines in turn. Returns `true` for each machine that is accepted.
     fn opened(machines: &[(&str, &str)]) -> Vec<bool> {
         let mut record: Option<Record> = None;
         let mut open = |(boot, id): &(&str, &str)| match judge(record.as_ref(), &machine(boot, id)) {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn containers_of_one_kernel_are_one_machine() {
-        // With ids of their own, without ids, and after a restart in another order.
+        // Containers with ids of their own, without ids, and after a restart in another order.
         assert_eq!(opened(&[("b1", "A"), ("b1", "C"), ("b1", ""), ("b2", "A"), ("b2", "C")]), [true; 5]);
         assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b2", "A"), ("b3", "A"), ("b4", "")]), [true; 5]);
         assert_eq!(opened(&[("b1", "A"), ("b2", ""), ("b3", "B")]), [true, true, false]);

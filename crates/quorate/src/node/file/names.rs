@@ -18,7 +18,7 @@ pub(super) fn file_name(name: &str) -> String {
         }
     }
     if encoded.len() > ENCODED_MAX {
-        // "%-" begins no encoded byte, so a name with a hash equals no other encoded name.
+        // No encoded byte begins with "%-", so a name with a hash never equals another encoded name.
         encoded.truncate(ENCODED_MAX - 40);
         encoded = format!("{encoded}%-{:032x}", fnv1a(name.as_bytes()));
     }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_hash_matches_the_reference_vectors() {
-        // From the FNV reference vectors.
+        // The expected values are from the FNV reference vectors.
         assert_eq!(fnv1a(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         assert_eq!(fnv1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-/// Returns `dir` as an absolute path without links, as far as it exists. Two workers that mean the same
-/// directory must use the same name for it, before and after it is created.
+/// Returns `dir` as an absolute path without links, as far as it exists. Two workers that use the same directory must
+/// get the same name for it, whether or not it exists yet.
 pub(super) fn canonical(dir: &Path) -> PathBuf {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     for there in dir.ancestors() {

@@ -33,8 +33,8 @@ pub(super) enum Table {
     Root,
     Counters,
     Claims,
-    /// The retention of each ledger. It is written before the ledger, so that no ledger is ever without an
-    /// end.
+    /// The retention of each ledger. It is written before the ledger, so that every ledger has a time at which it
+    /// ends.
     Lives,
     Ledgers,
     Leases,
@@ -139,8 +139,8 @@ impl FileError {
         Self { text: text.into(), is_unsafe: false }
     }
 
-    /// Returns the cause for which a session cannot be opened: `Denied` if an operator must act, else `other`
-    /// of the text.
+    /// Returns the cause for which a session cannot be opened: `Denied` if an operator must act, otherwise the cause
+    /// that `other` makes of the text.
     pub(super) fn cause(self, other: impl FnOnce(Arc<str>) -> Cause) -> Cause {
         if self.is_unsafe { Cause::Denied(self.text) } else { other(self.text) }
     }
@@ -275,8 +275,8 @@ impl Store for Transaction<'_> {
         let name = queue_name(resource);
         match row {
             Some(row) => self.write(Table::Leases, &name, &row)?,
-            // Nothing is stored, so nothing is removed: most locks have no queue, and are asked for it at
-            // each request.
+            // No queue is stored, so there is none to remove. This is the usual case: most locks have no queue, and
+            // each request looks for one.
             None if self.queue(resource)?.is_none() => {}
             None => drop(self.changes.insert((Table::Leases, name), None)),
         }
@@ -359,7 +359,7 @@ fn queue_name(resource: &Resource) -> String {
     format!("{{{}}}:queue", resource.key())
 }
 
-/// Reads a whole file, unless it is longer than any that a node writes.
+/// Reads a whole file. Fails if the file is longer than any file that a node writes.
 pub(super) fn read_row_file(path: &Path) -> io::Result<Vec<u8>> {
     let file = access::open(path, File::options().read(true))?;
     if file.metadata()?.len() > FILE_MAX {

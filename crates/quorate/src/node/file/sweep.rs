@@ -8,8 +8,8 @@ use std::{
     path::Path,
 };
 
-/// The number of files checked for each one written. It is more than one, so that the sweep keeps up with the
-/// writes.
+/// The number of files that are checked for each file that is written. It is more than one, so that the sweep keeps up
+/// with the writes.
 const CHECKS_PER_WRITE: usize = 2;
 /// The fewest checks for which a sweep starts, and the most checks in one sweep.
 const MIN_CHECKS: usize = 32;
@@ -116,9 +116,9 @@ fn has_ended<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> boo
     content.is_some_and(|file: RowFile<String, T>| path.ends_with(file_name(&file.name)) && ended(file.row))
 }
 
-/// Removes another boot's leases, which are void. A large directory takes more than one call.
+/// Removes another boot's leases, which no longer count. A large directory takes more than one call.
 fn remove_boot(entry: &DirEntry) {
-    // A link might point outside the node's directory.
+    // Skip anything but a directory: a link might point outside the node's directory.
     if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
         return;
     }

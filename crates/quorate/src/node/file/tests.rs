@@ -87,7 +87,7 @@ impl World for ManualWorld {
     }
 }
 
-/// A process that is stopped while it holds the lock.
+/// A process that is stopped (SIGSTOP) while it holds the directory's lock.
 struct StoppedHolder(Child);
 
 impl StoppedHolder {
@@ -312,7 +312,7 @@ async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
     assert_eq!(again.run_id, hello.run_id);
     assert_eq!(again.marker.as_deref(), Some("test"));
     assert_eq!(granted(&ask(&mut after, acquire("r", 2, world.wall())).await), first + 1);
-    // An incomplete lease of another boot is as void as a complete one.
+    // A lease of another boot does not count, whether its file is complete or not.
     std::fs::write(dir.join("leases/one").join(super::names::file_name("r")), "{").unwrap();
     assert_eq!(ask(&mut after, release("r", 2)).await, Reply::Released(true));
     // The sweep removes the other boot's directory.
@@ -437,7 +437,7 @@ async fn other_sessions_time_out_while_the_lock_holder_is_stopped() {
     );
     assert!(scratch.file("leases", "r").exists());
 
-    // A request with time left gets the lock as soon as its holder has died.
+    // A request with time left gets the directory's lock as soon as the lock's holder has died.
     let patient = session.send(never_late(acquire("r", 2, env.wall())));
     drop(holder);
     granted(&one(patient.await));
@@ -546,12 +546,12 @@ async fn two_machines_with_one_directory_refuse_each_other() {
         assert!(why.contains(part), "{part}: {why}");
     }
     assert!(!why.contains(ALPHA) && !why.contains(BETA), "the ids themselves are not shown: {why}");
-    // The first machine continues, also after its restart.
+    // The first machine can still use the directory, even after its restart.
     granted(&ask(&mut first, acquire("s", 1, SystemWorld.wall())).await);
     let (_, again) = marked(&on(ALPHA, "alpha", "three")).await;
     assert_eq!(again.marker.as_deref(), Some("test"));
 
-    // The fix that the message names.
+    // Apply the fix that the error message names.
     std::fs::remove_file(scratch.path().join("node/machine.json")).unwrap();
     marked(&on(BETA, "beta", "two")).await;
     on(ALPHA, "alpha", "three")

@@ -73,7 +73,7 @@ struct PendingBatch {
     batch: Batch,
     /// `None` after it has been answered with *timed out*; only the batch's releases remain.
     reply: Option<oneshot::Sender<Result<BatchReply, Cause>>>,
-    /// The batch's `not_after` on the boot clock.
+    /// The batch's `not_after`, converted to the boot clock.
     not_after: BootTime,
 }
 
@@ -165,8 +165,8 @@ impl SessionWorker {
         self.pending.push_back(PendingBatch { batch, reply: Some(reply), not_after });
     }
 
-    /// Answers the batches that have waited too long for the lock. Their releases remain while the session
-    /// lives: they free leases that an abandoned attempt may hold.
+    /// Answers the batches that have waited too long for the lock. Their releases stay pending while the session
+    /// lives, since they free leases that an abandoned attempt may hold.
     fn time_out(&mut self) {
         let (now, wall) = (self.world.now(), self.world.wall());
         self.pending.retain_mut(|pending| pending.is_in_time(now, wall));
