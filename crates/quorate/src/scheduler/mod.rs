@@ -118,7 +118,7 @@ pub use run::{RunContext, StateError};
 pub use schedule::{Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, at, delay, every};
 pub use store::{HistoryEntry, RunCause, RunOutcome};
 
-// Short paths for the modules below.
+// Short paths for the items of the modules below.
 pub(crate) use control::{JobAction, JobRequest, JobResponse};
 pub(crate) use plan::verdict::{
     Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,

@@ -154,7 +154,7 @@ impl JobEntry {
 
 impl RemovedJob {
     /// Returns a job that is in the ledger, that this leader does not have, and that has ended as of `now`. A job has
-    /// ended if no worker has had it for the ledger's retention.
+    /// ended if no worker has had the job for the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));

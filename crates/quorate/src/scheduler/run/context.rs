@@ -33,7 +33,7 @@ pub struct RunContext {
     pub(in crate::scheduler) output: RunOutput,
 }
 
-/// The output of the handler beside its result, over all attempts of one run. Clones share it.
+/// The output that the handler sets beside its result, over all attempts of one run. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RunOutput(Arc<Inner>);
 
@@ -145,7 +145,7 @@ impl RunContext {
     pub fn set_state(&self, text: &str) -> Result<(), StateError> {
         let (length, most) = match self.guard {
             RunGuard::Term(_) => (text.len(), STATE_MAX),
-            // The state is part of the slot's result, beside the other data of the run.
+            // For a run under a claim, the state is part of the slot's result, beside the other data of the run.
             RunGuard::Claim(..) => {
                 (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), SLOT_STATE_MAX)
             }
@@ -195,7 +195,7 @@ impl RunOutput {
         Self(Arc::new(Inner { interrupted, unreleased, keep_output, texts }))
     }
 
-    /// Returns whether the claim is to end by its TTL instead of a release.
+    /// Returns whether the claim must end by its TTL, without a release.
     pub(in crate::scheduler) fn is_unreleased(&self) -> bool {
         self.0.unreleased.load(Ordering::Acquire)
     }
@@ -225,9 +225,9 @@ pub enum StateError {
     TooLong {
         /// The job.
         job: Arc<str>,
-        /// The length of the state, in bytes; for a run on any worker, as JSON.
+        /// The length of the state, in bytes. For a run on any worker, it is the length of the state as JSON.
         length: usize,
-        /// The longest length that is stored.
+        /// The limit of the length, in bytes.
         most: usize,
     },
 }

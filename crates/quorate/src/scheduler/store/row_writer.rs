@@ -1,6 +1,6 @@
 //! Writes the leader's rows: the records of the ledger that are not runs, such as a job's row and its state.
 //!
-//! A job's row tells a leader since when the job exists. Without the row, the leader could not distinguish a tick that
+//! A job's row shows a leader since when the job exists. Without the row, the leader could not distinguish a tick that
 //! no worker ran from a tick before the job existed. So the task sends each row until a majority stores it, while the
 //! term lasts. Every leader also writes the row again to nodes that have lost it. Otherwise the row would be lost once
 //! all nodes had restarted, one after the other. One task writes all rows: many at the same time, and the values of one
