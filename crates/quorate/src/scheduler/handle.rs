@@ -52,7 +52,8 @@ impl SchedulerHandle {
     /// Replaces all jobs. A job that has not changed continues. If only its rules or its handler differ, they hold from
     /// the next run on. If its schedule differs, its ticks count from now on.
     ///
-    /// # Errors [`ScheduleError`] if a job cannot be run. Then nothing changes.
+    /// # Errors
+    /// [`ScheduleError`] if a job cannot be run. Then nothing changes.
     pub fn set_jobs(&self, jobs: Vec<Job>) -> Result<(), ScheduleError> {
         check(jobs.iter())?;
         self.registry.change(|old| {

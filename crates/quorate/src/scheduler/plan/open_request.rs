@@ -108,7 +108,8 @@ impl RequestRow {
 impl OpenRequest {
     /// Accepts a request for runs at `now`.
     ///
-    /// # Errors The reason why the request is refused.
+    /// # Errors
+    /// The reason why the request is refused.
     pub(in crate::scheduler) fn accept(
         request: JobRequest,
         job: &Arc<Job>,
@@ -221,7 +222,8 @@ pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(Arc<str>, WallTim
 
 /// Returns the ticks that a request asks for.
 ///
-/// # Errors The reason why the request is refused.
+/// # Errors
+/// The reason why the request is refused.
 fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
     let (from, until) = match what {
         JobAction::Backfill { from, until, .. } => (*from, *until),

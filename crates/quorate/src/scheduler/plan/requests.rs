@@ -320,7 +320,8 @@ pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: Wa
 
 /// Returns the place of a request's job.
 ///
-/// # Errors The request has expired, or the leader does not have the job.
+/// # Errors
+/// The request has expired, or the leader does not have the job.
 fn place_of(request: &JobRequest, jobs: &LedJobs, now: WallTime) -> Result<usize, Arc<str>> {
     let late = (request.at + request.valid_for).until(now);
     if !late.is_zero() {

@@ -144,7 +144,8 @@ impl RunRecord {
 
     /// Reads the value of a run's record.
     ///
-    /// # Errors [`RecordError`] if [`RunRecord::into_record`] could not have written the value.
+    /// # Errors
+    /// [`RecordError`] if [`RunRecord::into_record`] could not have written the value.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         serde_json::from_str(value).map_err(|error| RecordError::new("record", value, &error.to_string()))
     }
