@@ -56,26 +56,26 @@ use std::{fmt, time::Duration};
 /// The maximum number of leaders, or of workers.
 pub const WRITERS: usize = 4;
 
-/// The writer number of a *lost* record, which no writer has.
+/// The writer number in a *lost* record. No writer has this number.
 const LOST: u8 = 7;
 
-/// The property: two writers never both start the tick.
+/// The property: no two writers both start the tick.
 pub const ONCE: &str = "a tick starts once";
 /// The property of leaders: the verdict *not started* stays true.
 pub const FOUND: &str = "what a leader found not started, no older one starts";
 
-/// The model, within these bounds.
+/// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
     /// The number of leaders, each with a term of its own; or of workers over which the tick is spread.
     pub writers: usize,
-    /// Spreads the tick over workers.
+    /// Lets workers write the start of the tick, in place of leaders.
     pub spread: bool,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
     /// The number of times that a node comes back with an earlier state.
     pub returns: u8,
-    /// Lets leaders prune.
+    /// Lets leaders prune ended ticks.
     pub prunes: bool,
     /// The rules that are left out.
     pub without: &'static [Rule],
@@ -84,15 +84,15 @@ pub struct Ledger {
 /// A rule that keeps a tick from being started twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A leader seals the ledger before it writes; without that, it reads.
+    /// A leader seals the ledger before it writes. Without this rule, it only reads the ledger.
     Seal,
-    /// A write names the record that its writer has seen; a node with another record refuses it.
+    /// A write names the record that its writer has seen. A node with another record refuses the write.
     CompareAndSet,
     /// A node counts only if its memory is older than the tick.
     Memory,
     /// A spread tick's start is written to a majority before the work.
     Majority,
-    /// Each worker writes a record of a spread tick that is its own and no other worker's.
+    /// Each worker writes a record of a spread tick that no other worker writes.
     OwnRecord,
 }
 
@@ -118,12 +118,12 @@ struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
-    /// The seal has run.
+    /// Set if the seal has run on the node.
     asked: bool,
-    /// The answer to the seal: first on its way, later arrived.
+    /// The answer to the seal. In turn, it is in flight and received.
     answer: Option<(LedgerStore, bool)>,
     arrived: bool,
-    /// The node accepted a write. Its reply is first on its way, later counted.
+    /// Set if the node accepted a write of this writer. In turn, its reply is in flight and counted.
     written: bool,
     counted: bool,
     /// Set if the node's memory was younger than the tick when the write ran.
@@ -133,16 +133,16 @@ struct Line {
 /// The phase of a leader or a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 enum Phase {
-    /// Seals.
+    /// The writer seals.
     #[default]
     Asking,
-    /// Writes *started*.
+    /// The writer writes *started*.
     Writing,
-    /// Has started the work.
+    /// The writer has started the work.
     Started,
-    /// Found that the tick was started before.
+    /// The writer found that the tick was started before.
     Skipped,
-    /// Found that too few nodes remember the tick.
+    /// The writer found that too few nodes remember the tick.
     Unknown,
 }
 
@@ -151,13 +151,13 @@ enum Phase {
 pub enum Action {
     /// A seal runs.
     Ask(u8, Name),
-    /// Its answer arrives.
+    /// The answer to a seal arrives.
     Answer(u8, Name),
-    /// The leader decides on the answers it has.
+    /// A leader decides on the answers that have arrived.
     Decide(u8),
     /// A write of *started* runs.
     Write(u8, Name),
-    /// Its answer arrives.
+    /// The answer to a write arrives.
     Written(u8, Name),
     /// A worker that has found the record of another worker gives the tick up, and overwrites the record
     /// with *lost*.
@@ -190,12 +190,12 @@ impl fmt::Debug for Action {
 }
 
 impl Ledger {
-    /// Two leaders, and a node that forgets.
+    /// Returns the model of two leaders, and a node that forgets.
     pub fn leaders() -> Self {
         Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: &[] }
     }
 
-    /// Two workers over which one tick is spread, and a node that forgets.
+    /// Returns the model of two workers over which one tick is spread, and a node that forgets.
     pub fn spread() -> Self {
         Self { spread: true, ..Self::leaders() }
     }
@@ -235,7 +235,7 @@ impl Ledger {
     }
 
     fn write(&self, site: &mut Site, writer: u8) {
-        // A write that names the stored record as seen passes the comparison always.
+        // A write that names the stored record as *seen* always passes the comparison.
         let seen = if self.leaves_out(Rule::CompareAndSet) { stored_record(&site.store) } else { None };
         let record = self.started(writer);
         if ask(&mut site.store, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
@@ -245,7 +245,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the record by which `writer` starts the tick.
+    /// Returns the record with which `writer` starts the tick.
     fn started(&self, writer: u8) -> Record {
         match self.spread {
             true => record(0, if self.leaves_out(Rule::OwnRecord) { 1 } else { writer }, false),
@@ -275,7 +275,7 @@ impl Ledger {
         }
     }
 
-    /// Starts a new memory, younger than the tick. Messages to the node's old run are lost.
+    /// Starts a new memory of a node, younger than the tick. Messages to the node's earlier process are lost.
     fn lose_memory(site: &mut Site, store: LedgerStore) {
         (site.store, site.young) = (store, true);
     }

@@ -172,7 +172,7 @@ impl Model for Fencing {
             }
         }
         if self.prompt {
-            // With prompt replies, a reply that did not arrive at once never arrives.
+            // In a model with prompt replies, a reply that does not arrive at once never arrives.
             for line in state.sites.iter_mut().flat_map(|site| &mut site.lines) {
                 (line.grants, line.raised) = (Default::default(), false);
             }

@@ -61,7 +61,7 @@ impl OpenedRuns {
         RequestOptions { finals: self.leaves_out(Rule::Latest), horizon: !self.leaves_out(Rule::Horizon) }
     }
 
-    /// A handler begins, of a worker or of a leader.
+    /// Records that the handler of a worker or of a leader begins.
     fn starts(&self, state: &mut State, worker: Option<usize>, generation: u8) {
         let starts = &mut state.starts[usize::from(generation) - 1];
         *starts = (*starts + 1).min(2);
@@ -106,7 +106,7 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns `true` if a leader that seals any two nodes now may find a state that is `wrong`.
+    /// Returns `true` if `wrong` holds for the state that a leader would find by sealing some two of the nodes now.
     fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,
@@ -149,7 +149,7 @@ impl Model for OpenedRuns {
             std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
         let mut leaders = [Leader::default(); LEADERS];
         if self.remembers() {
-            // When they are elected makes no difference.
+            // The moment at which leaders are elected makes no difference.
             leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Sealing);
         }
         let first = State {
