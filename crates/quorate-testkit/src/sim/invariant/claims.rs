@@ -18,9 +18,9 @@ use std::{
 /// still cannot know that its grant is long over.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// The token under which a claim is done, by server.
+    /// For each message, the token under which it is done, by server.
     done: BTreeMap<Resource, BTreeMap<String, u64>>,
-    /// The servers that ever recorded it, by token.
+    /// The servers that ever recorded a message as done, by resource and token.
     recorded: BTreeMap<(Resource, u64), BTreeSet<String>>,
     results: BTreeMap<Resource, BTreeSet<Arc<str>>>,
 }

@@ -19,8 +19,8 @@ impl Invariant for Succession {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
-        // A grant that had ended before the worker saw it begins no term; a worker whose clock stood still
-        // cannot know that its grant has ended.
+        // If a grant had ended before its worker saw it, no term begins with it. A worker whose clock stood still
+        // cannot know whether its grant has ended.
         let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
         let asked_to_stop =
             |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
