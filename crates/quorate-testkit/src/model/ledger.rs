@@ -3,11 +3,11 @@
 //!
 //! # Purpose of each rule
 //!
-//! Compare-and-set alone keeps leaders from starting a tick twice. Under `at_most_once` no leader
-//! overwrites a record, so each node keeps the first record that reaches it, and two records cannot both
-//! have a majority. The seal alone gives the same guarantee. A leader that finds no record at a sealed
-//! majority has left no older leader a majority to write to; a leader that finds a record does not start.
-//! So one of the two rules is enough for this property.
+//! Compare-and-set alone keeps leaders from starting a tick twice. Under `at_most_once` no leader overwrites a record.
+//! So each node keeps the first record that reaches it, and two records cannot both have a majority. The seal alone
+//! gives the same guarantee. If a leader finds no record at a sealed majority, no older leader can write to a majority
+//! any more. If a leader finds a record, it does not start the tick. So one of the two rules is enough for this
+//! property.
 //!
 //! Only the seal gives *not started* its meaning. A leader may act on that verdict before it has written
 //! anything of its own, or drop the tick as misfired and never write. After a plain read instead of a seal,
@@ -15,23 +15,24 @@
 //!
 //! # Not covered
 //!
-//! `at_least_once`, which may start a tick twice; retries within a term; leadership itself: no leader in
-//! this model stops because its lease has ended.
+//! The model does not cover `at_least_once`, which may start a tick twice, nor retries within a term. It does not cover
+//! leadership itself: no leader in this model stops because its lease has ended.
 //!
 //! # Scope
 //!
 //! Three nodes, one tick, and leaders whose terms are unique and grow (which [`fencing`](super::fencing)
 //! shows). A leader may be paused at any point for any time: between its seal and its write, and between
 //! its write and its start. Requests run at any later moment, in any order, or never; a write may run any
-//! number of times. A leader decides at any moment at which a majority has answered. A node may forget
-//! everything, or come back with an earlier state; its memory is then younger than the tick. (If it had
-//! forgotten before the tick, it would have had nothing to forget.) It answers at once: the model needs no
-//! quarantine. A leader may prune a tick that has ended.
+//! number of times. A leader decides at any moment at which a majority has answered. A node may forget everything, or
+//! come back with an earlier state. Its memory is then younger than the tick. (A node that forgets before the tick has
+//! no record of the tick to lose.) A node that forgot answers again at once, because the model needs no quarantine. A
+//! leader may prune a tick that has ended.
 //!
-//! *Spread* ticks: workers write *started* where no record is stored, each a record of its own, all in one
-//! term. The claims that workers make first, so that they seldom meet, are left out: any number of workers
-//! may believe that they hold the claim. A worker that finds the record of another worker gives the tick up
-//! as lost and overwrites the record with *lost*, at any moment and any number of times.
+//! A *spread* tick is started by workers in place of leaders. Each worker writes *started*, in a record of its own,
+//! where no record is stored. All these records have one term. The workers' claims, which usually let only one worker
+//! try, are left out: any number of workers may believe that they hold the claim. A worker that finds the record of
+//! another worker gives the tick up as lost. It overwrites that record with *lost*, at any moment and any number of
+//! times.
 //!
 //! # Parts that are the shipped code
 //!

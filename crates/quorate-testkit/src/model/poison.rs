@@ -3,23 +3,26 @@
 //!
 //! # Not covered
 //!
-//! *Done*, completion, and the call of the dead-letter hook for a dead-lettered id (which is itself a
-//! claim). An attempt that dies between its first count and its handler counts like one that began: its
-//! count stays. Nor is an attempt covered that began and is given back.
+//! The model has no *done* record, no completion, and no call of the dead-letter hook for a dead-lettered id (which is
+//! itself a claim). An attempt that crashes between its first count and its handler counts like one that began, because
+//! its count stays. An attempt that began and is then given back is not covered.
 //!
 //! # Scope
 //!
-//! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are
-//! the shipped code. The order of requests is written out here, as `claim/begin.rs` has it. A grant reports
-//! the number of attempts that its node has counted. An attempt with a majority of grants takes the largest
-//! of these counts: at the limit the id is dead-lettered. Below the limit, the attempt writes one more
-//! wherever it is still the owner and fewer have been counted; once a majority has the count, the handler
-//! begins. An attempt that will not begin takes its count back. It does so only at a node that it knows to
-//! have counted it, where it is still the owner and the stored count is exactly its own; on each node the
-//! take-back runs after the count. Requests run at any later moment, in any order, or never. A claim may
-//! end at any moment. Replies arrive at any later moment, or never. A node may forget: then more attempts
-//! than the limit may begin. But the id is never dead-lettered with fewer attempts than the limit that
-//! began, or that left a count which they have not taken back.
+//! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are the shipped
+//! code. The model itself contains the order of requests, as in `claim/begin.rs`. A grant reports the number of
+//! attempts that its node has counted. An attempt with a majority of grants takes the largest of these counts. If that
+//! count is the limit, the id is dead-lettered. If it is lower, the attempt writes a count that is higher by one on
+//! each node where it is still the owner and the stored count is lower. Once a majority has the count, the handler
+//! begins.
+//!
+//! An attempt that will not begin takes its count back. It does so only on a node that it knows to have stored the
+//! count, if it is still the owner there and the stored count is exactly its own. On each node the take-back runs after
+//! the count. Requests run at any later moment, in any order, or never. A claim may end at any moment. Replies arrive
+//! at any later moment, or never.
+//!
+//! A node may forget. Then more attempts than the limit may begin. But an id is never dead-lettered too early: as many
+//! attempts as the limit must have begun, or have left a count that they have not taken back.
 
 use super::{NODES, Name};
 use quorate::{

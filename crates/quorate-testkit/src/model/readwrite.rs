@@ -3,13 +3,13 @@
 //!
 //! # Not covered
 //!
-//! The queue: the order of waiters is a matter of fairness, and no grant depends on it. Tokens, *raise*,
-//! doubled requests and late replies (a reply comes at once or never; [`exclusion`](super::exclusion) has
-//! both).
+//! The model does not cover the queue: the order of waiters is a matter of fairness, and no grant depends on it. It
+//! does not cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or never;
+//! [`exclusion`](super::exclusion) has doubled requests and late replies.)
 //!
 //! # Scope
 //!
-//! Three nodes and up to three agents, each of which reads, writes, or writes and then goes on as a reader.
+//! Three nodes and up to three agents. Each agent reads, writes, or writes and then continues as a reader.
 //! True time is in steps, without an end. Clocks are as bad as the assumptions allow, as in
 //! [`exclusion`](super::exclusion): each key ends a step early, each belief ends a step late, and the
 //! margin is exactly these two steps. Requests run at any later time, in any order, or never; a release may

@@ -40,8 +40,9 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 ///
 /// Excuses: the operator may have paused the job or cancelled its runs. A worker that is paused, or whose boot clock
 /// stood still, may continue a run while the next one is active. Ticks before the newest registration of a job are not
-/// judged: a majority may have forgotten the earlier registration. A tick that was interrupted four times may be put
-/// off. Without [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the faults.
+/// judged: a majority may have forgotten the earlier registration. A tick that was interrupted four times may be
+/// postponed. Without [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the
+/// faults.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     log: PoolLog,

@@ -28,33 +28,35 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// The number of interruptions in one term after which a tick is postponed, each time for longer.
 const INTERRUPTED: u32 = 4;
 
-/// Requires that each tick starts at most once, or again until it is recorded done.
+/// Requires that each tick starts at most once, or starts again until it is recorded as done, as its job's delivery
+/// rule says.
 ///
-/// Whatever the delivery rule, a run starts under a valid term. It may start before it is due in true time,
-/// but by no more than the clocks of a majority of the servers were ahead, whatever the worker's own wall
-/// clock shows. `at_most_once`: a tick never starts twice, on any worker, and not before *started* is
-/// stored on a majority. `at_least_once`: a tick does not start while *done* is stored on a majority. (That
-/// binds a worker whose clock has not stood still since its term was last extended: any other worker cannot
-/// know that the term has ended.) No tick starts under a term whose leader received from the servers, when
-/// it sealed the ledger, that the tick has ended. Once there has been a leader in the fault-free phase for
-/// a while, every tick since the job's registration has been started and has ended by itself, if the
-/// misfire rule catches up all. Such a tick of an `at_most_once` job has been started, or reported as lost.
-/// In the fault-free phase a job of any rule starts every tick.
+/// Under both delivery rules, a run starts under a valid term. It may start before it is due in true time, but by no
+/// more than the clocks of a majority of the servers were ahead, whatever the worker's own wall clock shows. Under
+/// `at_most_once`, a tick never starts twice, on any worker, and never before a majority stores *started*. Under
+/// `at_least_once`, a tick does not start while a majority stores *done*. (This applies only to a worker whose clock
+/// has not stood still since its term was last extended. Any other worker cannot know that the term has ended.) If the
+/// servers' answers to a leader's seal show that a tick has ended, the tick does not start under that leader's term.
+///
+/// Other requirements hold once there has been a leader in the fault-free phase for a while. If the misfire rule
+/// requires a catch-up run for every missed tick, every tick since the job's registration has been started and has
+/// ended by itself. Such a tick of an `at_most_once` job has been started, or reported as lost. In the fault-free phase
+/// a job with any rule starts every tick.
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
-/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a
-///   majority of all servers remember that time. One server that forgot is no reason if a majority of the
-///   others answered.
+/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, those that remember that time
+///   are fewer than a majority of all servers. One server that forgot is not a sufficient reason if a majority of the
+///   other servers answered.
 /// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
-/// * *it was started by*: a server received the record that the named term started it.
-/// * *another record stands*: a server received a record of another term, or the record that it ended.
+/// * *it was started by*: a server received the record with which the named term started the tick.
+/// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
-/// Excuses, from *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot
-/// counts no more for stored records. A registration begins again only if no server that answered the
-/// leader's seal stored it; no leader must account for ticks before that. A tick that was interrupted four
-/// times in the newest term may be put off beyond the end of the run. (A pause between the last check and
-/// the start is not excused: this simulation has none.)
+/// Excuses: ticks that nodes have forgotten count as unknown, so a server that forgot no longer counts for stored
+/// records. A registration may begin again only if none of the servers that answered the leader's seal stored it. Then
+/// no leader must account for ticks before the new beginning. A tick that was interrupted four times in the newest term
+/// may be postponed beyond the end of the run. (A pause between the last check and the start is not excused, because
+/// this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
