@@ -41,9 +41,10 @@ impl SchedulerHandle {
         })
     }
 
-    /// Removes a job, and returns whether there was one. No further run of it starts, and active runs go on to their end.
-    /// The leader's ledger forgets the job: a job of that name that is added later starts as a new one. Its history is kept
-    /// for [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
+    /// Removes a job, and returns whether there was one. No further run of the job starts, and active runs continue to
+    /// their end. The leader removes the job's row and state from its ledger, so that a job of that name that is added
+    /// later starts as a new one. The history is kept for
+    /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.registry.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()

@@ -27,9 +27,9 @@ const ENTERED_IN: Duration = Duration::from_secs(2);
 ///
 /// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the whole history.
 /// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For a
-///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its claim, and its
-///   entry has the term of the leader that opened it.) *Cancelled* means that a handler was cancelled, or that its run was cancelled before it began. *Lost* occurs
-///   only for at-most-once jobs.
+///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its claim, and
+///   its entry has the term of the leader that opened it.) *Cancelled* means that a handler was cancelled, or that its
+///   run was cancelled before it began. *Lost* occurs only for at-most-once jobs.
 /// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means that no
 ///   handler was called for the tick.
 /// - The newest entries are present, as many as the job keeps. This is required of the entries that a majority of the

@@ -194,7 +194,7 @@ impl Jobs {
         found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
     }
 
-    /// Skips the job's ticks from now on, under every leader, until it is resumed. Active runs go on.
+    /// Skips the job's ticks from now on, under every leader, until the job is resumed. Active runs continue.
     ///
     /// # Errors
     /// [`JobsError`], which says whether a leader may still carry the request out.
@@ -218,10 +218,10 @@ impl Jobs {
 
     /// Runs the job once now, beside its schedule.
     ///
-    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits it, in turns
-    /// with ticks that wait, if necessary under a later leader. It does not start if it is cancelled or the job is removed
-    /// before (the history records that), nor if the nodes forget it, or if no leader knows the job for a long time. The
-    /// history has the outcome.
+    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits it, if
+    /// necessary under a later leader, and alternates with waiting ticks. It does not start if it is cancelled or the
+    /// job is removed before it starts; the history records that. Nor does it start if the nodes forget the request, or
+    /// no leader has the job for a long time. The history has the outcome.
     ///
     /// # Errors
     /// As [`Jobs::pause`].

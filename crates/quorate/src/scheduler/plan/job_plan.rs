@@ -57,7 +57,7 @@ pub(in crate::scheduler) struct JobPlan {
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::scheduler) struct DueDecisions {
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
-    /// The tick in whose favour the active runs are to be cancelled.
+    /// The tick for which the active runs must be cancelled.
     pub(in crate::scheduler) cancel_for: Option<WallTime>,
 }
 

@@ -225,7 +225,7 @@ impl Reporter {
     }
 }
 
-/// Returns the identity of a run of which the seal found no record.
+/// Returns the identity of a run for which the seal found no record.
 fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
     let at = record_from(job, tick, WallTime::default());
     RunId { key: RunKey::new(&job.name, tick).key(), at, remembering: sealed.remembers(at) }

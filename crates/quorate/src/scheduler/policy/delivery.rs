@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The rule for a run of which the ledger does not say whether it ended.
+/// The rule for a run that was started and whose end is not in the ledger.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize,
 )]

@@ -354,7 +354,7 @@ impl Opened {
         )
     }
 
-    /// Returns the result of a generation of which no handler is known to have run.
+    /// Returns the result of a generation whose handler is not known to have run.
     fn without_handler(&self, why: &str) -> SlotResult {
         SlotResult {
             worker: Arc::clone(self.writer.worker()),

@@ -326,7 +326,7 @@ fn tick_of(key: &str) -> Option<WallTime> {
     micros.parse().ok().map(WallTime::from_micros)
 }
 
-/// Returns the reason for which the run is to be cancelled, if the record that decides on the run contains one.
+/// Returns the reason why the run must be cancelled, if the record that decides on the run contains one.
 fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
     let decides =
         answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;

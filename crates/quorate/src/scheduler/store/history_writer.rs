@@ -150,7 +150,7 @@ impl HistoryWriter {
         (handle, term.spawn_scoped(task.serve(entries)))
     }
 
-    /// Drops what the task knows of a removed job's history.
+    /// Drops the task's state of a removed job's history.
     pub(in crate::scheduler) fn close(&self, job: &Arc<str>) {
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
         // If the queue is full, the task keeps the state of the removed job until the term ends.

@@ -231,7 +231,7 @@ impl LedgerSnapshot {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Removes from the snapshot a job of which the nodes have no record left: its runs, and the rows under these keys.
+    /// Removes a job from the snapshot after the nodes have pruned its records: its runs, and the rows under `rows`.
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
