@@ -49,10 +49,10 @@
 //!
 //! # What runs
 //!
-//! Everything above the [`Node`](quorate::node::Node) seam is the code that ships: drivers, trust, tally,
-//! renewer, leases. Below it are five [`Server`]s (the shipped engine over a store in memory), and a link
-//! from each of three workers to each of them. Every worker and every server has clocks of its own; only
-//! the [`Referee`] sees the true time ([`Truth`]).
+//! Everything above the [`Node`](quorate::node::Node) trait is the shipped code: drivers, trust, tally, renewer,
+//! leases. Below it are five simulated [`Server`]s (the shipped engine over a store in memory). A simulated link
+//! connects each of three workers with each server. Every worker and every server has clocks of its own. Only the
+//! [`Referee`] sees the true time ([`Truth`]).
 //!
 //! | event | cause |
 //! | --- | --- |
@@ -65,10 +65,10 @@
 //! | workers' machines sleep (timers stand still, clocks do not; see [`Machine`]), stand still with all clocks, or with the boot clock alone | [`Fault`] |
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
-//! A seed decides all of it ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
-//! [`invariant`] has what must hold, one file for each invariant. Servers with a [`NodeFault`] prove that
-//! each invariant would notice a violation, under seeds that hold without the fault ([`SabotageCheck`]). A
-//! [`Sweep`] runs many seeds of one of the [`PLANS`]; the program `simulate` does so from a shell.
+//! A seed decides all these events ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
+//! [`invariant`] contains the conditions that must hold, one file for each invariant. Servers with a [`NodeFault`]
+//! prove that each invariant detects a violation, under seeds that have none without the fault ([`SabotageCheck`]). A
+//! [`Sweep`] runs many seeds of one of the [`PLANS`]. The program `simulate` runs sweeps from a shell.
 
 mod clock;
 mod connection;

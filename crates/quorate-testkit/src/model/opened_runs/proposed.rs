@@ -1,11 +1,12 @@
-//! The decisions of leaders and workers, on packed records. The library has the same ones on records in JSON, which are too slow
-//! for a search of millions of states; the tests below compare the two for every pair of records.
+//! The decisions of leaders and workers, on packed records. The library makes the same decisions on records in JSON,
+//! which are too slow for a search of millions of states. The tests below compare the two for every pair of records.
 //!
 //! The library's tallies of a slot ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]) and its
 //! [`verdict`](quorate::internals::verdict) are used as they are.
 //!
-//! Slots: acquire and count must not be served after the slot's horizon; extend and complete may. `keep` and `retention` last
-//! until the horizon. A count is never sent with `withdraw`, and the attempts of a slot are never reset.
+//! For slots, the model makes these assumptions. Acquire and count must not be served after the slot's horizon; extend
+//! and complete may be served. `keep` and `retention` last until the horizon. A count is never sent with `withdraw`,
+//! and the attempts of a slot are never reset.
 
 use super::record::{End, Mark, Stage};
 use quorate::internals::majority;
