@@ -12,10 +12,10 @@ use std::{
 /// If a worker learns that the message is already done, the result that it receives is one that a worker had recorded.
 /// (The invariants `leftovers` and `liveness` check that no message stays claimed.)
 ///
-/// The guarantee holds within the retention, which is longer than any run. There are two exceptions. A *done* that only
-/// a bare majority stores does not survive the loss of one of its nodes. So a server that forgot no longer counts, even
-/// if it comes back with a snapshot that has the record. And a worker whose boot clock stood still cannot know that its
-/// grant has ended.
+/// The guarantee holds within the retention, which is longer than any run. There are two exceptions. One is documented:
+/// "a *done* on a bare majority does not survive the loss of one of its nodes". So a server that forgot no longer
+/// counts, even if it comes back with a snapshot that has the record. The other exception is a worker whose boot clock
+/// stood still: it cannot know that its grant has ended.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// For each message, the token under which it is done, by server.

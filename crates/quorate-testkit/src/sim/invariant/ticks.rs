@@ -52,11 +52,11 @@ const INTERRUPTED: u32 = 4;
 /// * *it was started by*: a server received the record with which the named term started the tick.
 /// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
-/// Excuses: ticks that nodes have forgotten count as unknown, so a server that forgot no longer counts for stored
-/// records. A registration may begin again only if none of the servers that answered the leader's seal stored it. Then
-/// no leader must account for ticks before the new beginning. A tick that was interrupted four times in the newest term
-/// may be postponed beyond the end of the run. (A pause between the last check and the start is not excused, because
-/// this simulation has no such pause.)
+/// Excuses, documented under *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot
+/// no longer counts for stored records. A registration may begin again only if none of the servers that answered the
+/// leader's seal stored it. Then no leader must account for ticks before the new beginning. A tick that was interrupted
+/// four times in the newest term may be postponed beyond the end of the run. (A pause between the last check and the
+/// start is not excused, because this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
