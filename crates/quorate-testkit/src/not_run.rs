@@ -1,9 +1,9 @@
-//! Reports of tests that cannot run on this machine: each is named, and fails where everything must run.
+//! Reports tests that cannot run on this machine. Each such test is named. Where every test must run, it fails.
 //!
 //! # What is not guaranteed
 //!
-//! This module does not notice a test that never calls [`cannot_run`] and returns early. `tests/not_run.rs`
-//! reads the sources for tests that are ignored or left out on a platform.
+//! This module does not notice a test that never calls [`cannot_run`] and returns early. `tests/not_run.rs` reads the
+//! sources for tests that are ignored or left out on a platform.
 
 use std::{
     env,
@@ -17,19 +17,19 @@ use std::{
 /// sets it and prints the file at its end.
 pub const NOT_RUN_FILE: &str = "TESTS_NOT_RUN";
 
-/// Reports that the test `name` cannot run here, for `reason`, which says how to change that. The test
-/// returns afterwards.
+/// Reports that the test `name` cannot run here, for `reason`, which says how to change that. The caller then returns
+/// from the test.
 ///
-/// The line goes to standard error, past the test harness, which shows no output of a test that passes; and
-/// into the file that `TESTS_NOT_RUN` names.
+/// The line is written directly to standard error, because the test harness hides the output of a test that passes. It
+/// is also written to the file that `TESTS_NOT_RUN` names.
 ///
 /// # Panics
-/// Under `CI=true`, where everything must run; and if the file cannot be written.
+/// If `CI=true` is set, because every test must run there; and if the file cannot be written.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn cannot_run(name: &str, reason: &str) {
     let file = env::var_os(NOT_RUN_FILE);
     match report(name, reason, env::var_os("CI").as_deref(), file.as_deref().map(Path::new)) {
-        // A failure loses nothing: the file has the line as well.
+        // A failure does no harm, because the file has the line as well.
         Ok(line) => drop(writeln!(io::stderr(), "{line}")),
         Err(why) => panic!("{why}"),
     }

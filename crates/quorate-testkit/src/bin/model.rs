@@ -93,7 +93,7 @@ fn all(options: &Options) -> bool {
     fits.into_iter().all(|holds| holds)
 }
 
-/// Searches the model of opened runs in the scopes that the design page lists.
+/// Searches the model of opened runs in the scopes that `docs/design/scheduler.md` lists.
 fn opened_runs(options: &Options) -> bool {
     let (one, two) = (OpenedRuns::of(1, 2), OpenedRuns::of(2, 1));
     let (forgets, three) = (one.forgetful(1), OpenedRuns::of(1, 3));

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The interval between two lines of progress if standard error is no terminal.
+/// The time between two lines of progress if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// Runs the shipped code through seeded faults, and checks its behaviour against the invariants.
@@ -114,7 +114,7 @@ fn replay(name: &str, seed: u64) -> ExitCode {
     ExitCode::from(u8::from(outcome.violation.is_some()))
 }
 
-/// A progress bar on a terminal; otherwise a line at intervals. Failures are printed at once.
+/// The display of progress: a bar on a terminal, otherwise a line at intervals. Failures are printed at once.
 struct Progress {
     bar: ProgressBar,
     began: Instant,
@@ -157,7 +157,7 @@ impl Progress {
     }
 }
 
-/// The headlines of the summary: each with the names under which it is counted.
+/// The headlines of the summary, each with the name under which its events are counted.
 const HEADLINES: [(&str, &str); 4] = [
     ("leases granted", "lease granted"),
     ("leader changes", "leader changed"),
@@ -165,7 +165,7 @@ const HEADLINES: [(&str, &str); 4] = [
     ("claims", "claim"),
 ];
 
-/// Returns the total of every count whose name is `name`, or begins with `name` and a space.
+/// Returns the sum of all counts whose name is `name`, or begins with `name` and a space.
 fn counted(total: &Summary, name: &str) -> u64 {
     let is =
         |what: &str| what.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));

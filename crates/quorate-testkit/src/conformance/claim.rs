@@ -44,7 +44,7 @@ pub(super) async fn complete_after_the_end_needs_the_newest_count<N: Node>(node:
     let superseded = client.ask(complete(&passed, &owner(1), old, "late")).await;
     assert_eq!(superseded, Reply::Refused(Refusal::Superseded));
     assert_eq!(client.inspect(&passed).await.done, None);
-    // A node that missed the claim altogether.
+    // This claim is unknown to the node.
     let unknown = claim("unknown");
     assert_eq!(client.ask(complete(&unknown, &owner(1), 12, "x")).await, Reply::Completed);
     assert_eq!(
@@ -127,7 +127,7 @@ pub(super) async fn no_count_decreases_or_counts_two_attempts<N: Node>(node: N) 
     let resource = claim("1");
     client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(count(&resource, &owner(1), 10, None)).await, Reply::Counted);
-    // 9 is the greater text and the lesser number.
+    // As a text, 9 is greater than the stored count; as a number, it is less.
     for fewer in [0, 1, 9, 10] {
         let refused = client.ask(count(&resource, &owner(1), fewer, None)).await;
         assert_eq!(refused, Reply::Refused(Refusal::Superseded), "{fewer}");
@@ -172,7 +172,7 @@ pub(super) async fn a_count_expires_and_ends_with_the_done_record<N: Node>(node:
     assert_eq!(client.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
     let seen = client.inspect(&finished).await;
     assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
-    // Nothing is counted on a claim that is done, even if its owner was set again.
+    // On a claim that is done, no attempt is counted, even if its owner was set again.
     let late = client.ask(count(&finished, &owner(1), 2, None)).await;
     assert_eq!(late, Reply::Refused(Refusal::NotOwner));
     client.wait_until(&brief, |seen| seen.begun.is_none()).await;
@@ -239,8 +239,7 @@ pub(super) async fn claims_that_travel_together_are_served_in_their_order<N: Nod
     let by_the_first =
         |reply: &Reply| matches!(reply, Reply::Held { owner: holder, .. } if *holder == owner(1));
     assert!(held.iter().all(by_the_first), "{held:?}");
-    // The effect of an item is visible to the next one in the batch, whatever was stored when they were
-    // sent.
+    // Each item in a batch sees the effect of the item before it, whatever was stored when the batch was sent.
     let (mine, theirs) = (owner(1), owner(2));
     let acquire = |id| client.acquire_from(id, &theirs, LONG, now);
     let turns = vec![

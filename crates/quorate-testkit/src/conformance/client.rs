@@ -7,16 +7,16 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Longer than any case.
+/// A TTL that is longer than any test case takes.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// The longest wait for a reply or a state that must come.
+/// The longest wait for a reply or a state that the test expects.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The marker that the node of a session carries.
+/// The marker of the session's node.
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
 
-/// An open session with a marked node, and short ways to send requests on it.
+/// An open session with a marked node, and helpers that send requests on it.
 pub(super) struct TestClient<N: Node> {
     pub(super) node: N,
     pub(super) session: N::Session,
@@ -35,7 +35,7 @@ impl<N: Node> TestClient<N> {
         client
     }
 
-    /// Opens a session with a node as it is.
+    /// Opens a session with a node, and does not mark the node.
     pub(super) async fn bare(node: N) -> Self {
         let (session, hello) = expect(node.open(PushSender::channel().0).await);
         let env = Env::system();
@@ -111,7 +111,7 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Waits a moment, between two checks.
+    /// Waits a moment between two checks of a condition.
     pub(super) async fn pause(&self) {
         self.env.sleep(Duration::from_millis(2)).await;
     }
@@ -120,7 +120,7 @@ impl<N: Node> TestClient<N> {
         self.env.now()
     }
 
-    /// Returns the node's wall clock: every kind that is tested shares this machine's.
+    /// Returns the node's wall clock. All kinds of nodes under test use the clock of this machine.
     pub(super) fn wall(&self) -> NodeTime {
         self.env.wall()
     }
@@ -148,7 +148,7 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Returns a request for a place in the queue, for a waiter that has waited since `ago`.
+    /// Returns a request for a place in the queue, of a waiter that has waited for the time `ago`.
     pub(super) fn queue(
         &self,
         resource: &Resource,
@@ -269,7 +269,7 @@ pub(super) fn leave_queue(resource: &Resource, ticket: &Owner) -> Request {
     Request::LeaveQueue { resource: resource.clone(), ticket: ticket.clone() }
 }
 
-/// Returns the same acquire or share, sent from a place in the queue.
+/// Returns the same acquire or share request, sent by the waiter with this place in the queue.
 pub(super) fn from_place(mut request: Request, place: &Owner) -> Request {
     if let Request::Acquire { ticket, .. } | Request::Share { ticket, .. } = &mut request {
         *ticket = Some(place.clone());

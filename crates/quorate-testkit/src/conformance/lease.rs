@@ -29,7 +29,7 @@ pub(super) async fn raise_never_lowers<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
-    // 99 has fewer digits too: counters are not compared as text.
+    // The number 99 has fewer digits than the counter. This shows that counters are not compared as text.
     for to in [counted - 1, 99] {
         let lower = client.ask(raise(&resource, &owner(1), to)).await;
         assert_eq!(lower, Reply::Refused(Refusal::Superseded));
@@ -102,7 +102,7 @@ pub(super) async fn extend_leaves_anothers_lease<N: Node>(node: N) {
 
 pub(super) async fn extend_keeps_the_counter_alive<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
-    // A resource whose counter is raised, and one whose counter is already higher.
+    // The first resource has a counter that is raised, the second one a counter that is already higher.
     for (name, more) in [("lifted", 1), ("standing", 0)] {
         let resource = lock(name);
         let mut forgetful = client.acquire(&resource, &owner(1), LONG);
@@ -145,7 +145,7 @@ pub(super) async fn inspect_changes_nothing<N: Node>(node: N) {
     let resource = lock("r");
     client.inspect(&resource).await;
     let counted = client.must_acquire(&resource, &owner(1), Duration::from_millis(80)).await;
-    // Inspecting does not keep the lease alive.
+    // Inspecting must not extend the lease.
     let seen = client.wait_until(&resource, ResourceState::is_free).await;
     assert_eq!(seen.counter, Some(counted));
 }

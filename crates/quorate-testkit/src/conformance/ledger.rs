@@ -14,7 +14,7 @@ pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let one = record(5, 9, false, "v");
     assert_eq!(client.ask(write("g", 9, "k", None, &one)).await, Reply::Written);
-    // 10 is the lesser text and the greater number.
+    // As a text, 10 is less than the stored term; as a number, it is greater.
     let sealed = LedgerState { term: token(10), low_water: 0, records: vec![("k".into(), one.clone())] };
     for _ in 0..2 {
         assert_eq!(client.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone().into()));
@@ -22,7 +22,7 @@ pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
     let refused = Reply::Refused(Refusal::Sealed { by: token(10) });
     assert_eq!(client.ask(seal("g", 9)).await, refused);
     assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, refused);
-    // Even a record that is stored already is refused.
+    // A write of an old term is refused even if the same record is already stored.
     assert_eq!(client.ask(write("g", 9, "k", None, &one)).await, refused);
     assert_eq!(client.ask(prune("g", 9, 100)).await, refused);
     assert_eq!(client.read("g").await, sealed);
@@ -35,13 +35,13 @@ pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", None, &second)).await, Reply::Conflict(first.clone()));
     assert_eq!(client.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Conflict(first.clone()));
-    // A retry finds its own record.
+    // A repeated write finds the record that its first attempt stored.
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Conflict(second.clone()));
     assert_eq!(client.read("g").await.records, [("k".into(), second)]);
-    // The record that the leader saw on another node is not stored here: a node that missed it accepts the
-    // next.
+    // The leader saw this record on another node, but it is not stored here. A node that missed a record accepts the
+    // next one.
     assert_eq!(client.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn a_final_record_is_never_overwritten<N: Node>(node: N) {
     assert_eq!(client.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&last), &more)).await, Reply::Conflict(last.clone()));
     assert_eq!(client.ask(write("g", 1, "k", None, &last)).await, Reply::Written);
-    // The records differ only in finality.
+    // The two records differ only in whether they are final.
     let open = record(5, 1, false, "done");
     assert_eq!(client.ask(write("g", 1, "k", Some(&last), &open)).await, Reply::Conflict(last));
 }
@@ -105,7 +105,7 @@ pub(super) async fn a_prune_deletes_and_refuses_earlier_records<N: Node>(node: N
     assert_eq!(client.ask(write("g", 1, "9", None, &record(9, 1, true, "v"))).await, pruned);
     assert_eq!(client.ask(write("g", 1, "8", None, &record(8, 1, false, "v"))).await, pruned);
     assert_eq!(client.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
-    // A leader whose clock is ahead does not make the node forget ticks that are in the future.
+    // A leader whose clock is ahead does not make the node prune ticks that are in the future.
     let pruned_at = client.ask_all(vec![prune("g", 1, far)]).await;
     assert_eq!(pruned_at.replies, [PRUNED]);
     let state = client.read("g").await;
@@ -128,7 +128,7 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
     assert_eq!(client.ask(keep("kept", LONG)).await, Reply::Kept);
     let before = client.now();
     assert_eq!(client.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
-    // A change extends the ledger's life: by its own lifetime, less a 64th.
+    // A write renews the lifetime of the whole ledger. The ledger then lives for at least this lifetime less a 64th.
     assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
     assert_eq!(client.read("g").await.records.len(), 2);
     while client.read("g").await != LedgerState::default() {
@@ -150,10 +150,10 @@ pub(super) async fn ledgers_of_two_groups_are_separate<N: Node>(node: N) {
     assert_eq!(client.read("g/k").await, LedgerState::default());
 }
 
-/// More records than fit into any node's page.
+/// A number of records that is larger than any node's page.
 const MANY: usize = 7_000;
 
-/// Stores `MANY` records; the time of each is its number.
+/// Stores `MANY` records. The time of each record is its number.
 async fn fill<N: Node>(client: &mut TestClient<N>) -> BTreeMap<Arc<str>, Record> {
     let all: BTreeMap<Arc<str>, Record> = (0..MANY)
         .map(|n| (format!("tick/{n}").into(), record(n as u64, 1, false, "{\"worker\":\"w\"}")))
@@ -181,8 +181,8 @@ pub(super) async fn a_long_ledger_is_read_in_pages<N: Node>(node: N) {
         assert_eq!(state.term, token(2), "every page has the term");
         assert!(state.records.len() <= 11 * PAGE_RECORDS, "a page of {}", state.records.len());
         pages += 1;
-        // A record that no page has returned yet, of a term that may write: the pages may include it or
-        // not, and it must hide no other record.
+        // Another write stores a record that no page has returned yet, under a valid term. The later pages may include
+        // this record or not, but no other record may be missing.
         let more = record(0, 2, false, "more");
         assert_eq!(client.ask(write("g", 2, &format!("more/{pages}"), None, &more)).await, Reply::Written);
         found.extend(state.records);
@@ -207,7 +207,7 @@ pub(super) async fn a_later_seal_ends_an_earlier_read<N: Node>(node: N) {
     assert_eq!(client.ask(seal_after(2, Some(next.clone()))).await, refused);
     let prune = Request::Prune { ledger: "g".into(), term: token(2), below: 9, after: Some(next.clone()) };
     assert_eq!(client.ask(prune).await, refused);
-    // A reader goes on, and receives the later term.
+    // The reader reads its next page, and receives the later term.
     assert_eq!(client.page("g", Some(next)).await.state.term, token(3));
 }
 

@@ -38,12 +38,12 @@ macro_rules! run {
     };
 }
 
-/// Runs every case, each on a fresh node from `make`: empty, without a marker, and with data that nothing
-/// deletes while the case runs.
+/// Runs every case, each on a fresh node from `make`. The node must be empty and without a marker, and nothing may
+/// delete its data while the case runs.
 ///
 /// # Panics
-/// If a case failed: after all cases have run, with the names of all that failed. The message of each is
-/// printed above.
+/// If a case failed. The panic comes after all cases have run, and names all that failed. The message of each is
+/// printed above it.
 pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,
@@ -154,7 +154,7 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     }
 }
 
-/// Runs the cases of nodes that push releases, like [`suite`]. Clients poll the other nodes.
+/// Runs the cases for nodes that push releases, as [`suite`] does. (Clients poll nodes that do not push.)
 ///
 /// # Panics
 /// As [`suite`].

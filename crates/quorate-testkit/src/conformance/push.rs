@@ -60,7 +60,8 @@ pub(super) async fn a_listener_receives_every_release_in_order<N: Node>(node: N)
     listener.begin(&resource);
     for number in 1..=50 {
         client.must_acquire(&resource, &owner(number), LONG).await;
-        // A client that finds the lock held after it began to listen will receive the release.
+        // The client inspects the lock after it has begun to listen. If it finds the lock held, it will receive the
+        // release.
         let seen = client.batch(vec![Request::Inspect { resource: resource.clone() }]);
         let seen = expect(listener.session.send(seen).await);
         assert!(matches!(&seen.replies[..], [Reply::State { holder: Some(_), .. }]), "{seen:?}");
@@ -98,7 +99,7 @@ pub(super) async fn a_completed_claim_is_reported<N: Node>(node: N) {
     assert_eq!(client.ask(complete(&expired, &owner(2), gone, "late")).await, Reply::Completed);
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(complete(&resource, &owner(1), counted, "fine")).await, Reply::Completed);
-    // The first release freed nothing: its lease had ended.
+    // The first release freed nothing, because its lease had already ended.
     listener.hears(&client, &resource, &owner(1), 1).await;
 }
 
@@ -152,15 +153,15 @@ pub(super) async fn a_closed_session_receives_nothing_and_blocks_no_other<N: Nod
     assert!(matches!(received, Some(None | Some(Push::Closed))), "{received:?}");
 }
 
-/// For every kind of node, whether it pushes or not.
+/// A case for every kind of node, whether it pushes releases or not.
 pub(super) async fn subscriptions_in_any_order_break_no_batch<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let mut listener = Listener::open(&client).await;
     let resources = ["a", "b", "c"].map(lock);
     for number in 0..200 {
         let resource = &resources[number % 3];
-        // Ends subscriptions that never began, begins them twice, and begins those that have just ended,
-        // with batches in between.
+        // This loop ends subscriptions that never began, begins some twice, and begins some that have just ended. It
+        // sends batches in between.
         match number % 7 {
             0 | 3 => listener.end(resource),
             1 => {

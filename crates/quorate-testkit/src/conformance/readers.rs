@@ -26,7 +26,7 @@ pub(super) async fn readers_share_and_exclude_writers<N: Node>(node: N) {
     assert!(held_by_readers(&writer), "{writer:?}");
     let extends = client.ask(extend(&resource, &owner(4), LONG, 9)).await;
     assert!(held_by_readers(&extends), "repair, too: {extends:?}");
-    // Another client of the same lock compares its own value, and frees no reader.
+    // A client that acquired the same lock as a writer compares its own value when it releases, and so frees no reader.
     assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
     assert!(client.inspect(&resource).await.held_by(&readers()));
 }
@@ -141,7 +141,7 @@ pub(super) async fn downgrade_turns_a_writer_into_a_reader<N: Node>(node: N) {
     let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&readers()) && seen.remaining() <= Duration::from_millis(20_001), "{seen:?}");
     assert_eq!(client.ask(share(&resource, &owner(3), LONG)).await, Reply::Shared, "others may read");
-    // The writer's own late messages match no owner.
+    // Late messages of the earlier writer match no owner.
     let late = client.ask(extend(&resource, &owner(1), LONG, 1)).await;
     assert!(held_by_readers(&late), "{late:?}");
     assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
@@ -169,7 +169,8 @@ pub(super) async fn downgrade_is_for_the_holder<N: Node>(node: N) {
     assert!(held_by_readers(&reply), "{reply:?}");
 }
 
-/// If another owner was granted meanwhile, an extension that came late has set the old owner again.
+/// An extension that came late has set the old owner again after another owner was granted. The downgrade must be
+/// refused then.
 pub(super) async fn downgrade_is_refused_after_another_grant<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");

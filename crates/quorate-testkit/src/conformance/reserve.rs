@@ -6,7 +6,7 @@ fn successor() -> Owner {
     Owner::reserve("successor", 5, 5)
 }
 
-/// An attempt of the worker named `successor`, the successor.
+/// Returns the owner token of an attempt of the worker named `successor`.
 fn successor_attempt() -> Owner {
     Owner::sign("successor", 6, 6)
 }
@@ -19,7 +19,7 @@ pub(super) async fn a_reserved_resource_is_for_its_successor_alone<N: Node>(node
     assert_eq!(client.ask(reserve(&resource, &owner(1), &successor(), lasts)).await, Reply::Reserved);
     let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&successor()) && seen.remaining() <= Duration::from_millis(30_001), "{seen:?}");
-    // The holder that reserved it, an unrelated worker, and workers whose names begin with the same
+    // These are the holder that reserved the lock, an unrelated worker, and workers whose names begin with the same
     // letters.
     for other in
         [owner(2), Owner::sign("other", 6, 6), Owner::sign("successor2", 6, 6), Owner::from_node("successor")]
@@ -87,8 +87,8 @@ pub(super) async fn a_holder_that_transferred_neither_extends_nor_releases<N: No
 pub(super) async fn a_false_reservation_reserves_for_no_worker<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let hex = "00000000000000050000000000000005";
-    // A worker may have such a name. Random parts of another length, or that are no hexadecimal digits,
-    // are not ours.
+    // A worker may have such a name. Owner tokens of ours end with a random part of fixed length in hexadecimal digits,
+    // and none of these values does.
     let looks = [
         Owner::sign("successor:reserved", 5, 5),
         Owner::from_node(&format!("successor:{hex}0:reserved")),

@@ -72,7 +72,7 @@ pub(super) async fn batches_run_in_order_without_polling<N: Node>(node: N) {
     let rounds = 50;
     let mut kept = Vec::new();
     for number in 1..=rounds {
-        // Acquired by one owner, refused to the other, and released: only this order counts one grant in
+        // The lock is acquired by one owner, refused to the other, and released. Only this order counts one grant in
         // each round.
         for request in [
             client.acquire_from(&resource, &owner(number), LONG, propose),
@@ -114,10 +114,10 @@ pub(super) async fn an_abandoned_batch_does_not_run_after_its_deadline<N: Node>(
         drop(client.session.send(batch));
     }
     client.reopen().await;
-    // The inspections have no deadline: a node that is busy with the other batches may refuse requests
-    // that are late.
+    // The inspections have no deadline, because a node that is busy with the other batches may refuse requests that are
+    // late.
     let late = std::mem::replace(&mut client.not_after, NodeTime::from_micros(u64::MAX));
-    // Once the node itself says that the deadline has passed, its state does not change any more.
+    // Once the node's own clock shows that the deadline has passed, its state no longer changes.
     let looks: Vec<_> = resources.iter().map(|r| Request::Inspect { resource: r.clone() }).collect();
     let stands = loop {
         let reply = client.ask_all(looks.clone()).await;
@@ -168,8 +168,8 @@ pub(super) async fn node_time_is_the_wall_clocks_and_goes_on<N: Node>(node: N) {
         let before = client.wall();
         let at = client.ask_all(vec![Request::Inspect { resource: lock("r") }]).await.node_time;
         let after = client.wall();
-        // One machine has one wall clock: the node read it between the two (some servers cache a
-        // millisecond).
+        // The node and this test use the wall clock of one machine, and the node read it between the two readings here.
+        // (Some servers cache the time for a millisecond.)
         assert!(at + Duration::from_millis(5) >= before && at <= after, "{before:?} {at:?} {after:?}");
         assert!(at >= last);
         last = at;

@@ -6,7 +6,7 @@ use quorate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Longer than the longest of the lifetimes that really pass, with its rounding.
+/// A time that is longer than the longest `Life` in `step.rs` that really passes, including its rounding.
 const BRIEF: Duration = Duration::from_millis(8);
 
 /// The largest difference between a reply's time and the node's clock.
@@ -17,7 +17,7 @@ const SLACK: Duration = Duration::from_secs(30);
 pub struct Difference {
     /// The number of the step, from zero.
     pub step: usize,
-    /// The request, if the step had one.
+    /// The request, if the step sent one.
     pub asked: Option<Request>,
     /// The two nodes, each with its reply.
     pub said: [(&'static str, String); 2],
@@ -32,8 +32,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Sends `steps` to every node, all of which are empty and without a session, and compares each reply with
-/// the first node's.
+/// Sends `steps` to every node, and compares each reply with the first node's. All nodes must be empty and without a
+/// session.
 ///
 /// # Errors
 /// The first [`Difference`].
@@ -62,8 +62,8 @@ impl Table<'_, '_> {
     async fn take(&mut self, step: &Step) -> Result<(), Difference> {
         match step {
             Step::Batch(asks, late, stamp) => {
-                // A request with a brief lifetime is the last of its batch: the time that further requests
-                // take would differ by node.
+                // A request with a brief lifetime ends its batch. Otherwise the time that the later requests of the
+                // batch take would decide whether that lifetime has passed, and this time differs by node.
                 for asks in asks.split_inclusive(Ask::is_brief) {
                     self.batch(asks, *late, *stamp).await?;
                 }
@@ -99,7 +99,7 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// Returns the first node's reply to `requests`, once all nodes have given the same one.
+    /// Returns the first node's reply to `requests`, after all nodes have given the same reply.
     async fn ask(
         &mut self,
         requests: &[Request],
@@ -165,7 +165,7 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// Compares all state at the end, whether a request referred to it or not.
+    /// Compares the whole state at the end, including parts to which no request referred.
     async fn look_around(&mut self) -> Result<(), Difference> {
         let resources = (0..values::RESOURCES).map(|n| Request::Inspect { resource: values::resource(n) });
         let ledgers =

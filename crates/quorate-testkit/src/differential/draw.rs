@@ -2,7 +2,8 @@ use super::values;
 use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
 use proptest::{collection::vec, prelude::*};
 
-/// Histories of up to `longest` steps. Names are drawn from few, so that requests meet.
+/// Returns a strategy for histories of up to `longest` steps. Names are drawn from a small set, so that several
+/// requests have the same name.
 pub fn history(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     vec(step(), 1..=longest.max(1))
 }
@@ -12,7 +13,7 @@ fn step() -> impl Strategy<Value = Step> {
         300 => (vec(ask(), 1..6), late(), stamp()).prop_map(|(asks, late, stamp)| Step::Batch(asks, late, stamp)),
         60 => prop_oneof![4 => Just(Pass::Little), 4 => Just(Pass::More), 1 => Just(Pass::Much)].prop_map(Step::Pass),
         15 => Just(Step::Reopen),
-        // Rare, because a server takes long to restart.
+        // A restart is drawn rarely, because a server takes long to restart.
         1 => Just(Step::Restart),
         5 => Just(Step::Flush),
     ]
@@ -103,7 +104,7 @@ fn resource() -> impl Strategy<Value = u8> {
     prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..values::RESOURCES]
 }
 
-/// Mostly a claim; *complete* is for claims alone, and is refused for others.
+/// Draws a resource, usually a claim. *Complete* is valid for claims only, and is refused for others.
 fn claim() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(1), 1 => 0..values::RESOURCES]
 }
@@ -116,7 +117,7 @@ fn owner() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..values::OWNERS]
 }
 
-/// Mostly one of the workers that sign most requests.
+/// Draws a successor, usually one of the workers that sign most requests.
 fn successor() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..values::SUCCESSORS]
 }
@@ -134,7 +135,7 @@ fn life() -> impl Strategy<Value = Life> {
         15 => Just(Life::Long),
         15 => Just(Life::Middle),
         15 => Just(Life::Short),
-        // Rare, because these lifetimes really pass.
+        // This lifetime is drawn rarely, because it really has to pass.
         1 => Just(Life::Tiny),
         1 => Just(Life::Half),
         1 => Just(Life::Zero),

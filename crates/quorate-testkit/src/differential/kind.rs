@@ -19,7 +19,7 @@ pub trait Kind {
     type Node: Node;
     /// Returns the name of the kind.
     fn name(&self) -> &'static str;
-    /// Returns the node in its present state; every session is opened with a new one.
+    /// Returns the node in its present state. Every session is opened with a new value of it.
     fn node(&self) -> Self::Node;
     /// Returns the node's wall clock.
     fn wall(&self) -> NodeTime;
@@ -27,11 +27,11 @@ pub trait Kind {
     fn pass(&mut self, time: Duration);
     /// Makes the node forget everything.
     fn flush(&mut self);
-    /// Restarts the node with its data; a kind that cannot restart does nothing.
+    /// Restarts the node with its data. A kind that cannot restart does nothing.
     fn restart(&mut self);
 }
 
-/// The real environment with clocks that are ahead.
+/// The real environment, with clocks that can be set ahead.
 #[derive(Debug, Default)]
 pub struct ShiftedWorld {
     ahead_nanos: AtomicU64,
@@ -71,7 +71,7 @@ impl World for ShiftedWorld {
     }
 }
 
-/// [`MemoryNode`]. It cannot keep its data over a restart of its process, so a restart does nothing.
+/// The kind [`MemoryNode`]. It cannot keep its data over a restart of its process, so a restart does nothing.
 #[derive(Debug)]
 pub struct MemoryKind {
     world: Arc<ShiftedWorld>,
@@ -79,7 +79,7 @@ pub struct MemoryKind {
 }
 
 impl MemoryKind {
-    /// An empty node.
+    /// Creates an empty node.
     pub fn new() -> Self {
         let world = Arc::<ShiftedWorld>::default();
         Self { node: MemoryNode::with_world("memory", world.clone()), world }
@@ -118,7 +118,7 @@ impl Kind for MemoryKind {
     fn restart(&mut self) {}
 }
 
-/// [`FileNode`]. Each life of the node is a new directory in the given one.
+/// The kind [`FileNode`]. After each flush, the node uses a new directory below the given one.
 #[derive(Debug)]
 pub struct FileKind {
     world: Arc<ShiftedWorld>,
@@ -127,7 +127,7 @@ pub struct FileKind {
 }
 
 impl FileKind {
-    /// An empty node in a directory of its own below `home`.
+    /// Creates an empty node in a directory of its own below `home`.
     pub fn new(home: &Path) -> Self {
         Self { world: Arc::default(), home: home.to_owned(), lives: 0 }
     }
@@ -156,6 +156,7 @@ impl Kind for FileKind {
         self.lives += 1;
     }
 
-    /// Nothing of the old process is left except the directory: [`Kind::node`] makes a new node anyway.
+    /// Does nothing: only the directory is left of a process that has ended, and [`Kind::node`] always makes a new node
+    /// from it.
     fn restart(&mut self) {}
 }

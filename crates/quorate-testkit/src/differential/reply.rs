@@ -1,17 +1,18 @@
 use quorate::node::{LedgerState, Owner, Refusal, Reply};
 use std::time::Duration;
 
-/// The largest difference of the remaining time of a lease: the nodes are asked one after the other.
+/// The largest difference between the remaining times of a lease on two nodes. There is a difference because the nodes
+/// are asked one after the other.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// A longer time than this counts as endless: the nodes' clocks end at different times.
+/// A time that is longer than this counts as endless, because the latest time that can be expressed differs by node.
 const FOR_EVER: Duration = Duration::from_secs(50 * 365 * 86_400);
 
-/// The largest difference between the clocks of nodes: one kind's clock stands still while time passes for
-/// its keys.
+/// The largest difference between the clocks of two nodes. The clock of one kind stands still while time passes for its
+/// keys.
 const CLOCKS: Duration = Duration::from_secs(10 * 86_400);
 
-/// Returns `true` if two replies to one request are equal in everything that does not depend on the moment.
+/// Returns `true` if two replies to one request are equal, except for values that depend on the moment of the reply.
 pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
     match (a, b) {
         (Reply::Held { owner: one, remaining: left }, Reply::Held { owner: two, remaining: right }) => {
@@ -24,7 +25,8 @@ pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
         (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
             one.abs_diff(*two) <= CLOCKS
         }
-        // The position of the next page is each node's own choice; whether there is a next page is not.
+        // Each node chooses the position of the next page itself, so positions may differ. Whether there is a next page
+        // must be equal.
         (Reply::Ledger(one), Reply::Ledger(two)) => {
             ledgers_alike(&one.state, &two.state) && one.next.is_some() == two.next.is_some()
         }
@@ -50,8 +52,7 @@ fn lasts_alike(one: Option<Duration>, two: Option<Duration>) -> bool {
 
 fn ledgers_alike(one: &LedgerState, two: &LedgerState) -> bool {
     let marks = Duration::from_micros(one.low_water.abs_diff(two.low_water));
-    // A low-water mark in the first years of the epoch was set by its number; a later one is the node's
-    // time.
+    // A low-water mark in the first years of the epoch was set to a given number. A later mark is the node's time.
     let by_number = one.low_water.min(two.low_water) < 1_000_000_000;
     one.term == two.term
         && one.records == two.records

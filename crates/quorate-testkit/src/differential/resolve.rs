@@ -6,10 +6,11 @@ use std::{sync::Arc, time::Duration};
 /// A year, in microseconds.
 const YEAR: u64 = 365 * 86_400 * 1_000_000;
 
-/// The state by which the requests of a batch are made concrete: the first node's, before the batch.
+/// The state from which the requests of a batch are made concrete: that of the first node before the batch.
 #[derive(Debug)]
 pub(super) struct KnownState {
-    /// A moment shortly before the history began: proposals are numbers, and the same for every node.
+    /// A moment shortly before the history began. Proposals are computed from it, so that they are the same for every
+    /// node.
     pub(super) began: NodeTime,
     /// The stored marker.
     pub(super) marker: Option<Arc<str>>,
@@ -20,7 +21,7 @@ pub(super) struct KnownState {
 }
 
 impl KnownState {
-    /// Returns the requests that read the state of everything that `asks` name.
+    /// Returns the requests that read the state of all resources and ledgers that `asks` name.
     pub(super) fn looks(asks: &[Ask]) -> Vec<(u8, Request)> {
         let look = |ask: &Ask| match *ask {
             Ask::Raise { resource, .. }

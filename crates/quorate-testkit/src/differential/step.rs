@@ -1,16 +1,16 @@
-/// One step of a history. Names, owners, keys and texts are numbers of the tables in `values.rs`, so that a
-/// printed history is short, and is Rust that a regression test can contain.
+/// One step of a history. Names, owners, keys and texts are numbers of the tables in `values.rs`. So a printed history
+/// is short, and is Rust code that can be pasted into a regression test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// One batch on the open session.
+    /// Sends one batch on the open session.
     Batch(Vec<Ask>, Late, Stamp),
-    /// Time passes: a lease or counter of a [`Life`] may end.
+    /// Lets time pass. A lease or counter with one of the lifetimes in [`Life`] may end.
     Pass(Pass),
-    /// Another session.
+    /// Opens another session.
     Reopen,
-    /// The node's process or server starts again with its data: the run id may change, and nothing else.
+    /// Restarts the node's process or server with its data. The run id may change, but no data does.
     Restart,
-    /// The node forgets everything, its marker too; the marker is then set again.
+    /// Makes the node forget everything, including its marker. The marker is then set again.
     Flush,
 }
 
@@ -19,24 +19,24 @@ pub enum Step {
 pub enum Late {
     /// `not_after` is an hour ahead.
     InTime,
-    /// `not_after` is the end of the clock.
+    /// `not_after` is the latest time that can be expressed.
     Never,
     /// `not_after` passed ten seconds ago.
     Past,
-    /// `not_after` is the clock's beginning.
+    /// `not_after` is the earliest time that can be expressed.
     Epoch,
 }
 
 /// The marker under which a batch votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
-    /// The stored marker.
+    /// The marker that the node stores.
     Right,
-    /// The marker with this number, which may be right by chance.
+    /// The marker with this number. It may be the stored one by chance.
     Other(u8),
 }
 
-/// The time that passes. No sum of these comes within a second of a [`Life`].
+/// The time that passes. Every sum of these times differs from each [`Life`] by at least a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Six seconds.
@@ -50,7 +50,7 @@ pub enum Pass {
 /// The lifetime of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Nothing at all.
+    /// No time.
     Zero,
     /// Half a millisecond, which a server rounds up to a whole one.
     Half,
@@ -71,7 +71,7 @@ pub enum Life {
 pub enum Count {
     /// The stored value, plus this number.
     Standing(i8),
-    /// A small number.
+    /// A small number, given here.
     Small(u8),
     /// The largest token, plus this number.
     Top(i8),
@@ -79,14 +79,14 @@ pub enum Count {
     Huge,
 }
 
-/// The largest error of a proposal that a node accepts.
+/// The largest error of a proposed time that a node is asked to accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// None.
+    /// No error.
     None,
-    /// Some days: more than all time that passes.
+    /// Some days, which is more than all the time that passes in a history.
     Days,
-    /// The largest that can be expressed.
+    /// The largest error that can be expressed.
     Any,
 }
 
@@ -103,7 +103,7 @@ pub enum When {
     Ago,
     /// The largest token, plus this number.
     Top(i8),
-    /// The end of the clock.
+    /// The latest time that can be expressed.
     End,
 }
 
@@ -112,7 +112,7 @@ pub enum When {
 pub enum Seen {
     /// The stored record.
     Right,
-    /// Nothing.
+    /// No record.
     Nothing,
     /// The stored record with the other finality.
     OtherFinality,
@@ -245,7 +245,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Returns `true` if something that this sets may end before the batch does.
+    /// Returns `true` if this request sets a lifetime that may end before the batch does.
     pub(super) fn is_brief(&self) -> bool {
         match self {
             Self::Acquire { ttl, keep, .. } | Self::Extend { ttl, keep, .. } => {
@@ -271,8 +271,8 @@ impl Life {
     }
 }
 
-/// Returns the number of requests in `steps` plus the number of all other steps: the measure of a shrunk
-/// history.
+/// Returns the number of requests in `steps` plus the number of all other steps. It measures how far a history has been
+/// shrunk.
 pub fn asks_in(steps: &[Step]) -> usize {
     let size = |step: &Step| match step {
         Step::Batch(asks, ..) => asks.len(),

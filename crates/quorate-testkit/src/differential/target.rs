@@ -9,13 +9,13 @@ use std::time::Duration;
 /// The longest time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A [`Kind`] with its open session, without its type.
+/// A [`Kind`] with its open session, as a trait object.
 pub trait DynTarget {
     /// Returns the name of the kind.
     fn name(&self) -> &'static str;
     /// Returns the node's wall clock.
     fn wall(&self) -> NodeTime;
-    /// Opens another session.
+    /// Opens a new session in place of the open one.
     fn open(&mut self) -> BoxFuture<'_, Result<Hello, Cause>>;
     /// Returns the node's reply to `batch`.
     fn ask(&mut self, batch: Batch) -> BoxFuture<'_, Result<BatchReply, Cause>>;
@@ -34,7 +34,7 @@ pub struct Target<K: Kind> {
 }
 
 impl<K: Kind> Target<K> {
-    /// A kind with no session yet.
+    /// Creates a target without a session.
     pub fn new(kind: K) -> Self {
         Self { kind, session: None }
     }

@@ -15,7 +15,7 @@ pub(super) const PAYLOADS: u8 = 4;
 pub(super) const ATTEMPTS: u8 = 8;
 pub(super) const MARKERS: u8 = 5;
 
-/// Resources that differ in little, and whose keys might collide.
+/// Returns a resource. The resources differ only a little, so that their keys might collide.
 pub(super) fn resource(number: u8) -> Resource {
     let made = match number % RESOURCES {
         0 => Resource::lock("r"),
@@ -33,7 +33,7 @@ pub(super) fn resource(number: u8) -> Resource {
     made.expect("a name that may be used")
 }
 
-/// Owner tokens of ours, and other values that may be stored as an owner.
+/// Returns an owner: an owner token of ours, or another value that may be stored as an owner.
 pub(super) fn owner(number: u8) -> Owner {
     match number % OWNERS {
         0 => Owner::sign("a", 1, 1),
@@ -46,7 +46,7 @@ pub(super) fn owner(number: u8) -> Owner {
     }
 }
 
-/// Successors in reservations, and values that only look like one.
+/// Returns a successor for a reservation, or a value that only looks like one.
 pub(super) fn successor(number: u8) -> Owner {
     match number % SUCCESSORS {
         0 => Owner::reserve("a", 2, 1),
@@ -60,17 +60,17 @@ pub(super) fn successor(number: u8) -> Owner {
     }
 }
 
-/// Groups of ledgers.
+/// Returns the group of a ledger.
 pub(super) fn ledger(number: u8) -> Arc<str> {
     ["g", "h", "g/k", "*?[g]\\", "ü "][usize::from(number % LEDGERS)].into()
 }
 
-/// Keys of records: some are named as a server's own fields are.
+/// Returns the key of a record. Some keys have the names of a server's own fields.
 pub(super) fn key(number: u8) -> Arc<str> {
     ["k", "l", "", "t", "w", "r:k", "K", "é\n\0", "~"][usize::from(number % KEYS)].into()
 }
 
-/// Values of records.
+/// Returns the value of a record.
 pub(super) fn value(number: u8) -> Arc<str> {
     let long = "v".repeat(20_000);
     ["v", "", ":", "1:2:1:x", "a\r\nb\0", "{\"ü\":1}", "-1", "\u{fffd}\u{10ffff}", &long]
@@ -78,25 +78,25 @@ pub(super) fn value(number: u8) -> Arc<str> {
     .into()
 }
 
-/// Results of claims, up to the most that a done record keeps and beyond.
+/// Returns the result of a claim. Some are as long as a done record can store, and some are longer.
 pub(super) fn result(number: u8) -> Arc<str> {
     let (most, beyond) = ("r".repeat(RESULT_MAX), "r".repeat(RESULT_MAX + 1));
     let far = "ü".repeat(50_000);
     ["ok", "", ":", "7:x", "a\r\nb\0\"", &most, &beyond, &far][usize::from(number % RESULTS)].into()
 }
 
-/// Fingerprints of payloads, up to the longest.
+/// Returns the fingerprint of a payload. Some have the longest permitted length.
 pub(super) fn payload(number: u8) -> Option<Arc<str>> {
     let long = "0f".repeat(32);
     [None, Some("aa"), Some("00"), Some(&*long)][usize::from(number % PAYLOADS)].map(Into::into)
 }
 
-/// Numbers of counted attempts. 10 is the lesser text and the greater number.
+/// Returns a number of counted attempts. As a text, 10 is less than 9; as a number, it is greater.
 pub(super) fn attempts(number: u8) -> u32 {
     [1, 2, 3, 0, 9, 10, u32::MAX - 1, u32::MAX][usize::from(number % ATTEMPTS)]
 }
 
-/// Markers. The first is stored when a history begins.
+/// Returns a marker. The first one is stored when a history begins.
 pub(super) fn marker(number: u8) -> Arc<str> {
     ["{\"run\":1}", "{\"run\":2}", "", " ü\r\n\0", "{\"run\":1} "][usize::from(number % MARKERS)].into()
 }

@@ -14,43 +14,43 @@ use std::{
 /// A defect of a [`WrongNode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Frees the resource for any caller.
+    /// The node frees the resource for any caller.
     ReleasesForAnyone,
-    /// Counts every grant twice.
+    /// The node counts every grant twice.
     CountsTwice,
-    /// Counts no grant.
+    /// The node counts no grant.
     CountsNothing,
-    /// Lets an extension set the end of a lease, however long the lease already was.
+    /// An extension sets the end of the lease even if that shortens the lease.
     ShortensByExtending,
-    /// Serves requests that come too late.
+    /// The node serves requests that arrive too late.
     IgnoresNotAfter,
-    /// Serves votes under any marker.
+    /// The node serves votes under any marker.
     IgnoresTheMarker,
-    /// Lets any leader overwrite a final record.
+    /// Any leader can overwrite a final record.
     OverwritesWhatIsFinal,
-    /// Lets leaders of earlier terms write.
+    /// Leaders of earlier terms can write.
     ForgetsTheSeal,
-    /// Accepts a raise from any owner.
+    /// The node accepts a raise from any owner.
     RaisesForAnyone,
-    /// Keeps expired leases without limit.
+    /// The node keeps expired leases without limit.
     KeepsWhatHasEnded,
-    /// Grants a claim that is done.
+    /// The node grants a claim that is done.
     GrantsWhatIsDone,
-    /// Admits readers beside a writer.
+    /// The node admits readers while a writer has the lock.
     SharesBesideAWriter,
-    /// Grants ahead of the waiters in the queue.
+    /// The node grants a request although other waiters in the queue come first.
     GoesPastTheQueue,
-    /// Frees every reader when one reader releases.
+    /// When one reader releases, the node frees all readers.
     FreesAllReaders,
-    /// Orders a queue by arrival.
+    /// The node orders a queue by arrival.
     QueuesByArrival,
-    /// Cuts a result to half of what a done record keeps.
+    /// The node cuts a result to half of the length that a done record may have.
     CutsResults,
-    /// Grants reserved resources to any owner.
+    /// The node grants reserved resources to any owner.
     GrantsWhatIsReserved,
-    /// Counts an attempt although as many have been counted.
+    /// The node counts an attempt although as many attempts have already been counted.
     CountsTheSameAgain,
-    /// Resets a claim that is done.
+    /// The node resets a claim that is done.
     ResetsWhatIsDone,
 }
 
@@ -79,7 +79,7 @@ impl Fault {
     ];
 }
 
-/// A memory node with one [`Fault`], which proves that a comparison can fail.
+/// A memory node with one [`Fault`]. It proves that a comparison can fail.
 #[derive(Clone, Debug)]
 pub struct WrongNode {
     fault: Fault,
@@ -88,7 +88,7 @@ pub struct WrongNode {
 }
 
 impl WrongNode {
-    /// An empty node on the clocks of `world`.
+    /// Creates an empty node on the clocks of `world`.
     pub fn new(fault: Fault, world: Arc<dyn World>) -> Self {
         Self { fault, world, store: Arc::default() }
     }

@@ -9,7 +9,7 @@ pub enum Hostility {
     Liar,
     /// Every answer is of another type than it should be.
     WrongTypes,
-    /// A word of 2 MiB in place of a short one.
+    /// The server sends a string of 2 MiB in place of a short one.
     HugeString,
     /// The length of an answer is 2^60.
     HugeLength,
@@ -17,51 +17,53 @@ pub enum Hostility {
     NegativeTime,
     /// The server's time is too large to be counted.
     EndOfTime,
-    /// Grants with a counter beyond 2^53.
+    /// The server grants with a counter beyond 2^53.
     HugeCounter,
-    /// Grants with a counter that is no number.
+    /// The server grants with a counter that is not a number.
     NanCounter,
-    /// Grants with the counter -1.
+    /// The server grants with the counter -1.
     NegativeCounter,
-    /// Arrays in arrays, ten thousand deep.
+    /// The server sends arrays in arrays, ten thousand levels deep.
     DeepNesting,
-    /// Always one answer too few.
+    /// Every reply has one answer too few.
     TooFew,
-    /// One answer too many.
+    /// Every reply has one answer too many.
     TooMany,
-    /// A string that never ends.
+    /// The server sends a string that never ends.
     Endless,
-    /// A push message in place of each answer.
+    /// The server sends a push message in place of each answer.
     Push,
     /// It grants everything to every client. Before each answer it sends push messages that no client
     /// requested, among them false releases of every resource that a client listens for.
     NoisyPushes,
-    /// Errors that repeat everything that they received, together with terminal control sequences.
+    /// The server sends errors that repeat all received data, together with terminal control sequences.
     Error,
-    /// The answer to INFO is noise.
+    /// The answer to INFO is random text.
     InfoNoise,
-    /// A new run id on every connection, never a marker, and connections that close after one answer. A
-    /// node that really restarts all the time looks the same.
+    /// Every connection shows a new run id and no marker, and closes after one answer. A client sees the same from a
+    /// node that restarts all the time.
     AnotherRun,
     /// The connection closes in the middle of an answer.
     Partial,
-    /// One byte every ten milliseconds.
+    /// The server sends one byte every ten milliseconds.
     Drip,
-    /// No answer at all.
+    /// The server sends no answer.
     Silence,
-    /// The answers of another request.
+    /// The server sends the answers to another request.
     OtherAnswer,
-    /// It answers that a claim is done, whatever the claim.
+    /// The server answers for every claim that it is done.
     Done,
-    /// Pages of a ledger without an end. It grants everything else, as the next three do.
+    /// A ledger has pages without an end. The server grants all other requests, as it does under the next three
+    /// hostilities.
     EndlessPages,
-    /// A page of a ledger whose next page is itself.
+    /// A page of a ledger names itself as the next page.
     SamePage,
-    /// A page of a ledger that is longer than any allowed one.
+    /// A page of a ledger is longer than any permitted page.
     HugePage,
-    /// Every record of a ledger twice in a page, and again in the next.
+    /// A page of a ledger has every record twice, and the next page has them again.
     RepeatedRecords,
-    /// One of the others for each second answer, chosen by the seed; the rest of the answers are right.
+    /// The server applies one of the other hostilities to each second answer, as the seed selects it. The other answers
+    /// are correct.
     Mixed(u64),
 }
 
@@ -92,7 +94,7 @@ impl Hostility {
 }
 
 impl Hostility {
-    /// The hostilities that break the protocol only where a ledger is read in pages.
+    /// The hostilities that break the protocol only when a ledger is read in pages.
     pub const PAGERS: [Self; 3] = [Self::EndlessPages, Self::SamePage, Self::HugePage];
 }
 
@@ -124,7 +126,8 @@ pub(super) struct Conversation {
     false_releases: u64,
 }
 
-/// The number of false releases that a server with noisy pushes sends before each answer, for each channel.
+/// The number of false releases that a server under [`Hostility::NoisyPushes`] sends before each answer, for each
+/// channel.
 const FALSE_RELEASES: u64 = 200;
 
 /// The scripts that serve one kind of request, in the order in which they are loaded: the number of keys of an item, and the
@@ -151,19 +154,19 @@ const SCRIPTS: [(usize, &str); 27] = [
     (1, "kept"),
     (1, "reserved"),
     (1, "marked"),
-    // The same for claims: acquire, raise, extend, release, inspect.
+    // The same list for claims: acquire, raise, extend, release, inspect.
     (1, "granted"),
     (1, "raised"),
     (1, "extended"),
     (1, "released"),
     (1, "state"),
-    // The script for requests that do not apply to their resource.
+    // The script for requests that are not valid for their resource.
     (1, "refused"),
 ];
 /// The script that sets the marker.
 const MARK: usize = 20;
-/// The scripts that are loaded after [`SCRIPTS`], each with the scripts whose items it serves, by their letters: one for
-/// locks and one for claims.
+/// The scripts that are loaded after [`SCRIPTS`]: one for locks and one for claims. Each entry lists the scripts whose
+/// items it serves, in the order of their letters.
 const BATCHES: [&[usize]; 2] = [&[0, 3, 2, 1], &[21, 24, 23, 22, 12, 11]];
 
 impl Conversation {
@@ -188,7 +191,7 @@ impl Conversation {
         self.marker.clone()
     }
 
-    /// Returns the scripts that were loaded and not called, or that the server does not know.
+    /// Returns the scripts that were loaded but not called, and those that the server does not know.
     pub(super) fn scripts_not_served(&self) -> Vec<usize> {
         (0..self.scripts).filter(|script| !self.called.contains(script)).collect()
     }
@@ -234,7 +237,7 @@ impl Conversation {
         }
     }
 
-    /// Returns push messages of every shape that no client requested.
+    /// Returns push messages of every kind. No client has requested them.
     fn push_noise(&mut self) -> Vec<u8> {
         let mut said = vec![
             b">0\r\n".to_vec(),
@@ -286,7 +289,7 @@ impl Conversation {
         let scripts = if let Some((keys, _)) = SCRIPTS.get(number(1)) {
             vec![number(1); number(2).saturating_sub(1) / keys]
         } else if let Some(served) = number(1).checked_sub(SCRIPTS.len()).and_then(|at| BATCHES.get(at)) {
-            // After the keys, not_after and the stamp there is one letter for each item.
+            // After the keys, `not_after` and the stamp, one letter follows for each item.
             let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
             letters
                 .iter()
@@ -324,7 +327,7 @@ impl Conversation {
     }
 }
 
-/// Returns a page of a ledger: the `first`, or a later one.
+/// Returns a page of a ledger: the first page if `first`, otherwise a later one.
 fn page(hostility: Hostility, first: bool) -> Vec<u8> {
     let value = match hostility {
         Hostility::HugePage => "x".repeat(17 << 20),
@@ -349,8 +352,8 @@ fn next(hostility: Hostility, first: bool) -> Vec<u8> {
     }
 }
 
-/// Returns a script's reply with correct syntax and wrong content. `first`: in reply to the first page of a
-/// ledger.
+/// Returns a script's reply with correct syntax and wrong content. `first` is true if the reply is to the request for
+/// the first page of a ledger.
 fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
     let mut scripts = scripts.to_vec();
     match hostility {
@@ -372,7 +375,8 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
         _ => SystemWorld.wall().as_micros().to_string(),
     };
     let item = |script: usize| {
-        // The marker is set as the client asks: a client that never gets a marker would meet no other fault.
+        // The marker is set as the client asks. A client that never gets a marker would not reach the other hostile
+        // answers.
         let said = match hostility {
             Hostility::OtherAnswer if script != MARK => SCRIPTS[(script + 1) % 4].1,
             Hostility::Done if script != MARK => "done",

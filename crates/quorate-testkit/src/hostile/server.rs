@@ -14,11 +14,10 @@ use std::{
     time::Duration,
 };
 
-/// The time that each single byte takes.
+/// The time between two bytes under [`Hostility::Drip`].
 const DROP_EVERY: Duration = Duration::from_millis(10);
 
-/// A server of one [`Hostility`], on a free loopback port. Dropping it closes every connection and ends its
-/// threads.
+/// A server with one [`Hostility`], on a free loopback port. Dropping it closes every connection and ends its threads.
 #[derive(Debug)]
 pub struct HostileServer {
     port: u16,
@@ -35,7 +34,7 @@ struct Shared {
     marker: Mutex<Option<Vec<u8>>>,
     connections: AtomicU64,
     batches: AtomicU64,
-    /// The scripts that the last conversation has loaded, and not called or not known.
+    /// The scripts that the client loaded on the last connection and did not call, or that the server does not know.
     not_served: Mutex<Vec<usize>>,
 }
 
@@ -61,23 +60,23 @@ impl HostileServer {
         Ok(Self { port, shared, listening: Some(listening) })
     }
 
-    /// Returns its URL with `password`, which makes every client authenticate.
+    /// Returns the server's URL with `password`, so that every client authenticates.
     pub fn url(&self, password: &str) -> String {
         format!("redis://:{password}@127.0.0.1:{}", self.port)
     }
 
-    /// Returns the number of connections that were made.
+    /// Returns the number of connections that clients have made.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of scripts that were called.
+    /// Returns the number of script calls that the server has received.
     pub fn batches(&self) -> u64 {
         self.shared.batches.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of the scripts that the client has loaded on its last connection, and of which no call was served:
-    /// the client did not call them, or the server does not know them.
+    /// Returns the numbers of the scripts that the client loaded on its last connection and of which no call was
+    /// served. Either the client did not call them, or the server does not know them.
     pub fn scripts_not_served(&self) -> Vec<usize> {
         self.shared.not_served.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -89,7 +88,7 @@ impl Drop for HostileServer {
         for stream in open.into_iter().flatten() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // One more connection wakes the thread that accepts.
+        // This connection wakes the thread that accepts connections.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -108,7 +107,7 @@ impl Shared {
             }
             let (me, connection) = (Arc::clone(self), self.connections.fetch_add(1, Ordering::Relaxed));
             talking.push(thread::spawn(move || {
-                // The connection ends with the conversation, whatever its result.
+                // The connection ends when this conversation ends, whatever its result is.
                 let _ = me.talk(&stream, connection);
                 let _ = stream.shutdown(Shutdown::Both);
             }));

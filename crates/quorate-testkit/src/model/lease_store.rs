@@ -1,4 +1,4 @@
-//! The part of a model node's store that holds one resource, for the shipped engine to work on.
+//! The part of a model node's store that contains one resource. The shipped engine runs on it.
 
 use super::{
     NODES,
@@ -41,7 +41,7 @@ pub struct LeaseStore {
     pub counter: Option<(u32, u32)>,
 }
 
-/// Packs a number. A number that is too large becomes the end of time.
+/// Packs a number. A number that is too large becomes the largest one that fits.
 pub fn pack(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -85,8 +85,8 @@ impl ModelStore for LeaseStore {
     }
 }
 
-/// Returns the shipped tally of these grants. A grant has the counter; the time when the node's memory
-/// began and the time from which it votes, in microseconds; and the time when the request was sent.
+/// Returns the shipped tally of these grants. A grant consists of the counter; of the time when the node's memory began
+/// and the time from which the node votes, in microseconds; and of the time when the request was sent.
 pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
     let mut tally = Tally::new(NODES);
     for (node, grant) in grants.into_iter().enumerate() {

@@ -3,11 +3,11 @@
 //!
 //! # Purpose of each rule
 //!
-//! Compare-and-set alone keeps leaders from starting a tick twice. Under `at_most_once` no leader
-//! overwrites a record, so each node keeps the first record that reaches it, and two records cannot both
-//! have a majority. The seal alone gives the same guarantee. A leader that finds no record at a sealed
-//! majority has left no older leader a majority to write to; a leader that finds a record does not start.
-//! So one of the two rules is enough for this property.
+//! Compare-and-set alone keeps leaders from starting a tick twice. Under `at_most_once` no leader overwrites a record.
+//! So each node keeps the first record that reaches it, and two records cannot both have a majority. The seal alone
+//! gives the same guarantee. If a leader finds no record at a sealed majority, no older leader can write to a majority
+//! any more. If a leader finds a record, it does not start the tick. So one of the two rules is enough for this
+//! property.
 //!
 //! Only the seal gives *not started* its meaning. A leader may act on that verdict before it has written
 //! anything of its own, or drop the tick as misfired and never write. After a plain read instead of a seal,
@@ -15,23 +15,24 @@
 //!
 //! # Not covered
 //!
-//! `at_least_once`, which may start a tick twice; retries within a term; leadership itself: no leader in
-//! this model stops because its lease has ended.
+//! The model does not cover `at_least_once`, which may start a tick twice, nor retries within a term. It does not cover
+//! leadership itself: no leader in this model stops because its lease has ended.
 //!
 //! # Scope
 //!
 //! Three nodes, one tick, and leaders whose terms are unique and grow (which [`fencing`](super::fencing)
 //! shows). A leader may be paused at any point for any time: between its seal and its write, and between
 //! its write and its start. Requests run at any later moment, in any order, or never; a write may run any
-//! number of times. A leader decides at any moment at which a majority has answered. A node may forget
-//! everything, or come back with an earlier state; its memory is then younger than the tick. (If it had
-//! forgotten before the tick, it would have had nothing to forget.) It answers at once: the model needs no
-//! quarantine. A leader may prune a tick that has ended.
+//! number of times. A leader decides at any moment at which a majority has answered. A node may forget everything, or
+//! come back with an earlier state. Its memory is then younger than the tick. (A node that forgets before the tick has
+//! no record of the tick to lose.) A node that forgot answers again at once, because the model needs no quarantine. A
+//! leader may prune a tick that has ended.
 //!
-//! *Spread* ticks: workers write *started* where no record is stored, each a record of its own, all in one
-//! term. The claims that workers make first, so that they seldom meet, are left out: any number of workers
-//! may believe that they hold the claim. A worker that finds the record of another worker gives the tick up
-//! as lost and overwrites the record with *lost*, at any moment and any number of times.
+//! A *spread* tick is started by workers in place of leaders. Each worker writes *started*, in a record of its own,
+//! where no record is stored. All these records have one term. The workers' claims, which usually let only one worker
+//! try, are left out: any number of workers may believe that they hold the claim. A worker that finds the record of
+//! another worker gives the tick up as lost. It overwrites that record with *lost*, at any moment and any number of
+//! times.
 //!
 //! # Parts that are the shipped code
 //!
@@ -56,26 +57,26 @@ use std::{fmt, time::Duration};
 /// The maximum number of leaders, or of workers.
 pub const WRITERS: usize = 4;
 
-/// The writer number of a *lost* record, which no writer has.
+/// The writer number in a *lost* record. No writer has this number.
 const LOST: u8 = 7;
 
-/// The property: two writers never both start the tick.
+/// The property: no two writers both start the tick.
 pub const ONCE: &str = "a tick starts once";
 /// The property of leaders: the verdict *not started* stays true.
 pub const FOUND: &str = "what a leader found not started, no older one starts";
 
-/// The model, within these bounds.
+/// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
     /// The number of leaders, each with a term of its own; or of workers over which the tick is spread.
     pub writers: usize,
-    /// Spreads the tick over workers.
+    /// Lets workers write the start of the tick, in place of leaders.
     pub spread: bool,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
     /// The number of times that a node comes back with an earlier state.
     pub returns: u8,
-    /// Lets leaders prune.
+    /// Lets leaders prune ended ticks.
     pub prunes: bool,
     /// The rules that are left out.
     pub without: &'static [Rule],
@@ -84,15 +85,15 @@ pub struct Ledger {
 /// A rule that keeps a tick from being started twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A leader seals the ledger before it writes; without that, it reads.
+    /// A leader seals the ledger before it writes. Without this rule, it only reads the ledger.
     Seal,
-    /// A write names the record that its writer has seen; a node with another record refuses it.
+    /// A write names the record that its writer has seen. A node with another record refuses the write.
     CompareAndSet,
     /// A node counts only if its memory is older than the tick.
     Memory,
     /// A spread tick's start is written to a majority before the work.
     Majority,
-    /// Each worker writes a record of a spread tick that is its own and no other worker's.
+    /// Each worker writes a record of a spread tick that no other worker writes.
     OwnRecord,
 }
 
@@ -118,12 +119,12 @@ struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
-    /// The seal has run.
+    /// Set if the seal has run on the node.
     asked: bool,
-    /// The answer to the seal: first on its way, later arrived.
+    /// The answer to the seal. In turn, it is in flight and received.
     answer: Option<(LedgerStore, bool)>,
     arrived: bool,
-    /// The node accepted a write. Its reply is first on its way, later counted.
+    /// Set if the node accepted a write of this writer. In turn, its reply is in flight and counted.
     written: bool,
     counted: bool,
     /// Set if the node's memory was younger than the tick when the write ran.
@@ -133,16 +134,16 @@ struct Line {
 /// The phase of a leader or a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 enum Phase {
-    /// Seals.
+    /// The writer seals.
     #[default]
     Asking,
-    /// Writes *started*.
+    /// The writer writes *started*.
     Writing,
-    /// Has started the work.
+    /// The writer has started the work.
     Started,
-    /// Found that the tick was started before.
+    /// The writer found that the tick was started before.
     Skipped,
-    /// Found that too few nodes remember the tick.
+    /// The writer found that too few nodes remember the tick.
     Unknown,
 }
 
@@ -151,13 +152,13 @@ enum Phase {
 pub enum Action {
     /// A seal runs.
     Ask(u8, Name),
-    /// Its answer arrives.
+    /// The answer to a seal arrives.
     Answer(u8, Name),
-    /// The leader decides on the answers it has.
+    /// A leader decides on the answers that have arrived.
     Decide(u8),
     /// A write of *started* runs.
     Write(u8, Name),
-    /// Its answer arrives.
+    /// The answer to a write arrives.
     Written(u8, Name),
     /// A worker that has found the record of another worker gives the tick up, and overwrites the record
     /// with *lost*.
@@ -190,12 +191,12 @@ impl fmt::Debug for Action {
 }
 
 impl Ledger {
-    /// Two leaders, and a node that forgets.
+    /// Returns the model of two leaders, and a node that forgets.
     pub fn leaders() -> Self {
         Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: &[] }
     }
 
-    /// Two workers over which one tick is spread, and a node that forgets.
+    /// Returns the model of two workers over which one tick is spread, and a node that forgets.
     pub fn spread() -> Self {
         Self { spread: true, ..Self::leaders() }
     }
@@ -235,7 +236,7 @@ impl Ledger {
     }
 
     fn write(&self, site: &mut Site, writer: u8) {
-        // A write that names the stored record as seen passes the comparison always.
+        // A write that names the stored record as *seen* always passes the comparison.
         let seen = if self.leaves_out(Rule::CompareAndSet) { stored_record(&site.store) } else { None };
         let record = self.started(writer);
         if ask(&mut site.store, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
@@ -245,7 +246,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the record by which `writer` starts the tick.
+    /// Returns the record with which `writer` starts the tick.
     fn started(&self, writer: u8) -> Record {
         match self.spread {
             true => record(0, if self.leaves_out(Rule::OwnRecord) { 1 } else { writer }, false),
@@ -275,7 +276,7 @@ impl Ledger {
         }
     }
 
-    /// Starts a new memory, younger than the tick. Messages to the node's old run are lost.
+    /// Starts a new memory of a node, younger than the tick. Messages to the node's earlier process are lost.
     fn lose_memory(site: &mut Site, store: LedgerStore) {
         (site.store, site.young) = (store, true);
     }

@@ -1,4 +1,4 @@
-//! The part of a model node's store that holds one group's ledger, for the shipped engine to work on.
+//! The part of a model node's store that contains the ledger of one group. The shipped engine runs on it.
 
 use super::store::{ModelStore, run};
 use quorate::node::{FencingToken, LedgerState, NodeTime, Record, Reply, Request, engine::Clocks};
@@ -14,7 +14,7 @@ static KEY: LazyLock<Arc<str>> = LazyLock::new(|| "tick".into());
 static NAMES: LazyLock<[Arc<str>; 8]> =
     LazyLock::new(|| std::array::from_fn(|name| format!("{name}").into()));
 
-/// A ledger with at most one record, that of one tick.
+/// A ledger that has at most one record, the record of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct LedgerStore {
     term: u8,

@@ -3,23 +3,26 @@
 //!
 //! # Not covered
 //!
-//! *Done*, completion, and the call of the dead-letter hook for a dead-lettered id (which is itself a
-//! claim). An attempt that dies between its first count and its handler counts like one that began: its
-//! count stays. Nor is an attempt covered that began and is given back.
+//! The model has no *done* record, no completion, and no call of the dead-letter hook for a dead-lettered id (which is
+//! itself a claim). An attempt that crashes between its first count and its handler counts like one that began, because
+//! its count stays. An attempt that began and is then given back is not covered.
 //!
 //! # Scope
 //!
-//! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are
-//! the shipped code. The order of requests is written out here, as `claim/begin.rs` has it. A grant reports
-//! the number of attempts that its node has counted. An attempt with a majority of grants takes the largest
-//! of these counts: at the limit the id is dead-lettered. Below the limit, the attempt writes one more
-//! wherever it is still the owner and fewer have been counted; once a majority has the count, the handler
-//! begins. An attempt that will not begin takes its count back. It does so only at a node that it knows to
-//! have counted it, where it is still the owner and the stored count is exactly its own; on each node the
-//! take-back runs after the count. Requests run at any later moment, in any order, or never. A claim may
-//! end at any moment. Replies arrive at any later moment, or never. A node may forget: then more attempts
-//! than the limit may begin. But the id is never dead-lettered with fewer attempts than the limit that
-//! began, or that left a count which they have not taken back.
+//! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are the shipped
+//! code. The model itself contains the order of requests, as in `claim/begin.rs`. A grant reports the number of
+//! attempts that its node has counted. An attempt with a majority of grants takes the largest of these counts. If that
+//! count is the limit, the id is dead-lettered. If it is lower, the attempt writes a count that is higher by one on
+//! each node where it is still the owner and the stored count is lower. Once a majority has the count, the handler
+//! begins.
+//!
+//! An attempt that will not begin takes its count back. It does so only on a node that it knows to have stored the
+//! count, if it is still the owner there and the stored count is exactly its own. On each node the take-back runs after
+//! the count. Requests run at any later moment, in any order, or never. A claim may end at any moment. Replies arrive
+//! at any later moment, or never.
+//!
+//! A node may forget. Then more attempts than the limit may begin. But an id is never dead-lettered too early: as many
+//! attempts as the limit must have begun, or have left a count that they have not taken back.
 
 use super::{NODES, Name};
 use quorate::{
@@ -42,7 +45,7 @@ pub const EARNED: &str = "poisoned only after as many began, or left a count beh
 /// The property while no node forgets: an id is not dead-lettered too late.
 pub const FEW: &str = "no more begin than may";
 
-/// The model, within these bounds.
+/// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Poison {
     /// The number of attempts.
@@ -60,18 +63,19 @@ pub struct Poison {
 /// A rule that keeps counts true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// An attempt is counted only once a majority is won, not with each node's grant.
+    /// An attempt is counted only once it has won a majority, not with each node's grant.
     CountWhenWon,
-    /// Only the owner counts. (The model holds without it: [`Rule::CountIfMore`] is enough.)
+    /// A node accepts a count only from the claim's owner. (The model holds without this rule: [`Rule::CountIfMore`] is
+    /// enough.)
     CountByOwner,
-    /// The handler begins once a majority has counted.
+    /// The handler begins only once a majority has stored the count.
     CountByMajority,
-    /// A node refuses a count where as many attempts have been counted before. (The majority that counts
-    /// need not be the one that granted: one of its nodes may have counted another attempt meanwhile.)
+    /// A node refuses a count that is not larger than the stored one. (The majority that stores the count may differ
+    /// from the one that granted the claim: one of its nodes may have counted another attempt meanwhile.)
     CountIfMore,
     /// An attempt that will not begin takes its count back.
     TakeBack,
-    /// An attempt takes a count back only where it knows that the count is its own.
+    /// An attempt takes a count back only on a node where it knows that the stored count is its own.
     TakeBackOwn,
 }
 
@@ -86,9 +90,9 @@ pub struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
-    /// The number of the attempt that has the claim. Attempts are numbered from one.
+    /// The number of the attempt that owns the claim, from one.
     owner: u8,
-    /// The number of attempts counted.
+    /// The number of attempts that the node has counted.
     count: u8,
     lines: [Line; ATTEMPTS],
     name: Name,
@@ -97,15 +101,15 @@ struct Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
     asked: bool,
-    /// The count that a grant reported: first on its way, then arrived.
+    /// The count that a grant reported. In turn, the grant is in flight and received.
     granted: Option<u8>,
     arrived: bool,
-    /// A count was written. Its reply is first on its way, then arrived.
+    /// Set if a count was written. In turn, the reply is in flight and received.
     written: bool,
     counted: bool,
-    /// The attempt's count was written here, and has not been taken back.
+    /// Set if this node stores the attempt's count, and the attempt has not taken it back.
     stored: bool,
-    /// The attempt's take-back ran here: no later request of the attempt runs here.
+    /// Set if the attempt's take-back ran on this node. No later request of the attempt runs here.
     back: bool,
 }
 
@@ -113,32 +117,32 @@ struct Line {
 enum Phase {
     #[default]
     Asking,
-    /// Has won a majority, and writes this count.
+    /// The attempt has won a majority, and writes this count.
     Counting(u8),
-    /// Will not begin, and takes this count back.
+    /// The attempt will not begin, and takes this count back.
     Left(u8),
-    /// The handler runs, or ran.
+    /// The attempt's handler has begun, and may have ended.
     Begun,
-    /// Found that the limit was reached.
+    /// The attempt found that the limit was reached.
     DeadLettered,
-    /// Found the limit reached though fewer attempts had begun or left a count behind.
+    /// The attempt found the limit reached, although fewer attempts had begun or left a count behind.
     TooEarly,
 }
 
 /// A step of the model.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// An acquire runs.
+    /// An acquire runs on a node.
     Acquire(u8, Name),
-    /// Its grant arrives.
+    /// The grant of a node arrives.
     Granted(u8, Name),
-    /// A count is written.
+    /// A count is written on a node.
     Count(u8, Name),
     /// The reply to a count arrives.
     Counted(u8, Name),
-    /// An attempt finds out that it will not begin.
+    /// An attempt learns that it will not begin.
     Leave(u8),
-    /// A take-back runs.
+    /// A take-back runs on a node.
     Back(u8, Name),
     /// A node forgets everything.
     Forget(Name),
@@ -159,7 +163,7 @@ impl fmt::Debug for Action {
 }
 
 impl Poison {
-    /// Three attempts, of which one may begin.
+    /// Returns the model of three attempts, of which one may begin.
     pub fn plain() -> Self {
         Self { attempts: 3, limit: 1, forgets: 0, leaves: 0, without: None }
     }
@@ -170,13 +174,13 @@ impl Poison {
 
     fn acquire(&self, site: &mut Site, attempt: u8) {
         let line = &mut site.lines[usize::from(attempt) - 1];
-        // An attempt that held the claim before has just lost it.
+        // The attempt that held the claim before has just lost it.
         site.owner = attempt;
         (line.asked, line.granted) = (true, Some(site.count));
         site.count += u8::from(self.leaves_out(Rule::CountWhenWon));
     }
 
-    /// Delivers a grant. With a majority of grants the attempt is won.
+    /// Delivers a grant. Once a majority has granted, the attempt has won.
     fn granted(&self, state: &mut State, at: usize, attempt: usize) {
         state.sites[at].lines[attempt].arrived = true;
         let arrived = state.sites.iter().map(|site| site.lines[attempt]).filter(|line| line.arrived);
@@ -233,7 +237,7 @@ fn number(state: &State, of: impl Fn(&Phase) -> bool) -> usize {
     state.phases.iter().filter(|phase| of(phase)).count()
 }
 
-/// Returns the number of attempts that won a majority and went on to count.
+/// Returns the number of attempts that won a majority and then counted.
 fn won(state: &State) -> usize {
     number(state, |phase| matches!(phase, Phase::Counting(_) | Phase::Left(_) | Phase::Begun))
 }
@@ -272,7 +276,7 @@ impl Model for Poison {
                             actions.push(Action::Counted(attempt, site.name));
                         }
                     }
-                    // A request that it has sent may still run.
+                    // A request that the attempt has sent may still run.
                     Phase::Left(_) if !line.back => {
                         actions.push(Action::Count(attempt, site.name));
                         actions.push(Action::Back(attempt, site.name));

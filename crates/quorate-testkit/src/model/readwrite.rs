@@ -3,13 +3,13 @@
 //!
 //! # Not covered
 //!
-//! The queue: the order of waiters is a matter of fairness, and no grant depends on it. Tokens, *raise*,
-//! doubled requests and late replies (a reply comes at once or never; [`exclusion`](super::exclusion) has
-//! both).
+//! The model does not cover the queue: the order of waiters is a matter of fairness, and no grant depends on it. It
+//! does not cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or never;
+//! [`exclusion`](super::exclusion) has doubled requests and late replies.)
 //!
 //! # Scope
 //!
-//! Three nodes and up to three agents, each of which reads, writes, or writes and then goes on as a reader.
+//! Three nodes and up to three agents. Each agent reads, writes, or writes and then continues as a reader.
 //! True time is in steps, without an end. Clocks are as bad as the assumptions allow, as in
 //! [`exclusion`](super::exclusion): each key ends a step early, each belief ends a step late, and the
 //! margin is exactly these two steps. Requests run at any later time, in any order, or never; a release may
@@ -27,43 +27,42 @@ use quorate::internals::Verdict;
 use stateright::{Model, Property};
 use std::fmt;
 
-/// The maximum number of agents.
+/// The maximum number of agents in the model.
 pub const AGENTS: usize = 3;
 /// The TTL, in steps.
 const TTL: u8 = 4;
-/// The time by which a key may end early, and the time by which a worker may believe too long, within a
-/// TTL.
+/// Two times in steps: by how much a key may end early, and by how much a worker may believe too long, within a TTL.
 const EARLY: u8 = 1;
 const SLOW: u8 = 1;
 /// The time for which an agent believes in a lease, in true time from its send.
 const BELIEVED: u8 = TTL - (EARLY + SLOW) + SLOW;
 
-/// The property: a writer is alone.
+/// The property: while an agent believes in a writer's lease, no other agent believes in a lease.
 pub const ALONE: &str = "no other agent believes in a lease beside a writer";
-/// The property: no agent writes between a writer and the reader that it becomes.
+/// The property: no agent writes after a writer has begun its downgrade and before that writer is a reader.
 pub const BETWEEN: &str = "no agent writes between a writer and its downgrade";
 
 /// The kind of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads.
+    /// The agent reads.
     Reads,
-    /// Writes.
+    /// The agent writes.
     Writes,
-    /// Writes, and may go on as a reader.
+    /// The agent writes, and may then downgrade to a reader.
     Downgrades,
 }
 
-/// The model, within these bounds.
+/// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadWrite {
     /// The agents.
     pub agents: &'static [Kind],
-    /// The number of rounds of extensions in all.
+    /// The number of rounds of extensions of all agents together.
     pub extensions: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// If set, all agents have sent their acquires when the history begins.
+    /// Set if all agents have sent their acquires when the history begins.
     pub eager: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
@@ -72,19 +71,19 @@ pub struct ReadWrite {
 /// A rule that keeps writers exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A node with a reader grants no writer.
+    /// A node whose key has a reader grants no writer.
     WriterLooks,
-    /// A node with a writer adds no reader.
+    /// A node whose key has a writer adds no reader.
     ReaderLooks,
-    /// A node that got a writer meanwhile does not add a reader again.
+    /// A node does not repair a reader's lease if it has granted a writer in the meantime.
     RepairLooks,
     /// A reader's release removes no other reader.
     ReleasesItself,
-    /// A writer's lease ends before the first message of its downgrade leaves.
+    /// A writer's lease ends before the writer sends the first message of its downgrade.
     EndBeforeDowngrade,
-    /// A node makes a reader only of the writer that it has stored, and of no other agent.
+    /// A node downgrades only the writer whose lease it stores, and no other agent.
     DowngradeByOwner,
-    /// Nor of a writer after which the node has counted another grant.
+    /// A node does not downgrade a writer after which it has counted another grant.
     DowngradeByToken,
     /// A node that forgot votes again only after a quarantine.
     Quarantine,
@@ -97,18 +96,17 @@ pub struct State {
     phases: [Phase; AGENTS],
     extensions: u8,
     forgets: u8,
-    /// An agent wrote while the downgrade of another agent was under way.
+    /// Set if an agent wrote while the downgrade of another agent was in flight.
     between: bool,
     /// The token of the agent that downgrades.
     token: u8,
 }
 
-/// One node, the requests on their way to it, and each agent's view of it. Ages are in steps since the
-/// send.
+/// One node, the requests in flight to it, and each agent's view of it. Ages are in steps since the request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
     key: Key,
-    /// The remaining steps for which the node does not vote.
+    /// The number of remaining steps for which the node does not vote.
     quarantine: u8,
     lines: [Line; AGENTS],
     name: Name,
@@ -116,10 +114,10 @@ struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
-    /// The requests on their way, by the number of [`What`].
+    /// The age of each request in flight, by the number of [`What`].
     asked: [Option<u8>; REQUESTS],
     release: bool,
-    /// The latest request that the node granted.
+    /// The age of the latest request that the node granted.
     vote: Option<u8>,
 }
 
@@ -128,12 +126,12 @@ enum Phase {
     #[default]
     Idle,
     Asking,
-    /// Believes in its lease for the given number of further steps.
+    /// The agent believes in its lease for the given number of further steps.
     Held(u8),
-    /// No longer a writer, and not yet a reader. With a rule left out, still a writer for the given number
-    /// of steps.
+    /// The agent is no longer a writer, and not yet a reader. If a rule is left out, it is still a writer for the given
+    /// number of steps.
     Turning(u8),
-    /// A reader that was a writer.
+    /// The agent is a reader that was a writer.
     Reading(u8),
     Over,
 }
@@ -149,9 +147,9 @@ pub enum Action {
     Release(u8),
     /// A writer's lease ends, and it sends the requests that make it a reader.
     Downgrade(u8),
-    /// A request runs; with `true` its reply arrives.
+    /// A request runs on a node. With `true`, its reply arrives.
     Runs(u8, Name, What, bool),
-    /// A release runs.
+    /// A release runs on a node.
     Releases(u8, Name),
     /// A node forgets everything.
     Forget(Name),
@@ -210,7 +208,7 @@ impl ReadWrite {
         believers.len() < 2 || !believers.contains(&true)
     }
 
-    /// Runs a request; if `answered`, its reply arrives.
+    /// Runs a request on a node. If `answered`, the reply arrives.
     fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, answered: bool) -> Option<()> {
         let age = state.sites[at].lines[agent].asked[what as usize].take()?;
         let reads = self.agents[agent] == Kind::Reads;
@@ -253,8 +251,8 @@ impl ReadWrite {
         }
     }
 
-    /// Raises a majority's counters to the token, at once (the model of fencing looks at the single steps).
-    /// Returns whether a majority has been raised.
+    /// Raises the counters of a majority of nodes to the token, in one step (the model of fencing covers the single
+    /// steps). Returns whether a majority has been raised.
     fn raise(&self, state: &mut State, agent: usize) -> bool {
         if self.agents[agent] != Kind::Downgrades {
             return true;
@@ -278,14 +276,14 @@ impl ReadWrite {
         state.sites.iter_mut().for_each(|site| site.lines[agent].asked[what as usize] = Some(0));
     }
 
-    /// Adds a step to all ages, and takes one off all remaining times.
+    /// Adds a step to all ages, and subtracts one from all remaining times.
     fn step(&self, state: &mut State) {
         for site in &mut state.sites {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key.step();
             for line in &mut site.lines {
-                // A request or a vote that is too old to make any agent believe in a lease is as good as
-                // lost.
+                // A request or a vote that is too old to make an agent believe in a lease has the same effect as a lost
+                // one.
                 let older = |age: u8| (age + 1 < BELIEVED).then_some(age + 1);
                 line.asked = line.asked.map(|asked| asked.and_then(older));
                 line.vote = line.vote.and_then(older);
@@ -410,8 +408,8 @@ impl Model for ReadWrite {
         }
         for (agent, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Over {
-                // A reply that no agent waits for could only keep other agents away: it might as well be
-                // lost.
+                // A reply that no agent waits for could only prevent other agents from acquiring. Losing it is covered
+                // too, so it is dropped.
                 for site in &mut state.sites {
                     let line = &mut site.lines[agent];
                     *line = Line { release: line.release, ..Line::default() };

@@ -30,14 +30,14 @@ impl<M> Searchable for M where
 /// The limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The number of states after which the search stops; a state counts each time that it is met.
+    /// The number of states after which the search stops. A state counts each time that the search reaches it.
     pub states: usize,
 }
 
 /// The result of a search.
 #[derive(Debug)]
 pub struct Found {
-    /// The number of different states. States that differ only in the names of nodes count once.
+    /// The number of different states. States that differ only in the names of the nodes count as one.
     pub unique: usize,
     /// The number of steps of the longest history that was explored.
     pub depth: usize,
@@ -45,7 +45,7 @@ pub struct Found {
     pub complete: bool,
     /// The duration of the search.
     pub took: Duration,
-    /// The steps of the example or the counterexample, by property.
+    /// For each property, the steps of its example or its counterexample.
     pub histories: BTreeMap<&'static str, Vec<String>>,
     /// The `always` properties that were broken.
     pub broken: Vec<&'static str>,
@@ -79,12 +79,12 @@ impl fmt::Display for Found {
     }
 }
 
-/// Searches breadth first, to the end or to the limit.
+/// Searches breadth first, until all states are explored or the limit is reached.
 pub fn search<M: Searchable>(model: M, limits: Limits) -> Found {
     run(model, limits, HasDiscoveries::All)
 }
 
-/// Searches like [`search`], but stops when this property has its example or counterexample.
+/// Searches as [`search`] does, but stops when this property has its example or counterexample.
 pub fn search_until<M: Searchable>(model: M, limits: Limits, property: &'static str) -> Found {
     run(model, limits, HasDiscoveries::AllOf([property].into()))
 }
@@ -99,7 +99,7 @@ fn run<M: Searchable>(model: M, limits: Limits, finish: HasDiscoveries) -> Found
             _ => always.push(property.name),
         }
     }
-    // With one thread the search goes level by level, so that equal searches have equal results.
+    // With one thread, the search goes level by level. So equal searches have equal results.
     let checker = model.checker().threads(1).target_state_count(limits.states);
     let checker = checker.finish_when(finish).spawn_bfs().join();
     let steps = |path: stateright::Path<M::State, M::Action>| {

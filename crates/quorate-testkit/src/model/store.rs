@@ -1,4 +1,4 @@
-//! The stores of the models' nodes, and the way in which the shipped engine runs on them.
+//! The stores of the models' nodes, and the code that runs the shipped engine on them.
 
 use quorate::node::{
     Batch, LedgerState, NodeTime, Reply, Request, Resource,
@@ -13,7 +13,7 @@ static MARKER: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 
 /// The store of one node in a model, packed so that a search can keep many of them.
 ///
-/// A model implements the rows that its requests use. By default a row is empty, and a write to it is lost.
+/// A model implements the rows that its requests use. By default a row is empty, and a write to a row is lost.
 pub(super) trait ModelStore {
     fn lease(&self, _: &Resource) -> Option<LeaseRow> {
         None
@@ -53,7 +53,7 @@ pub(super) fn run(
     reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
 }
 
-/// A [`ModelStore`] as the engine uses it. No model has a queue.
+/// A [`ModelStore`] in the form that the engine uses. No model has a queue.
 struct EngineStore<'a, S>(&'a mut S);
 
 impl<S: ModelStore> Store for EngineStore<'_, S> {

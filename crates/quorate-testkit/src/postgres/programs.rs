@@ -3,10 +3,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder in which Debian puts the programs of each version, in a folder each that is not on the path.
+/// The folder in which Debian installs PostgreSQL. Each version has a folder of its own there, which is not on the
+/// path.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Returns the folder with `initdb` and `postgres`: the one on the path, or the newest version that a
+/// Returns the folder with `initdb` and `postgres`: the folder on the path, or that of the newest version that a
 /// package has installed.
 pub(super) fn folder() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -26,8 +27,7 @@ fn versions_in(root: &Path) -> Vec<(u32, PathBuf)> {
         .collect()
 }
 
-/// Returns a user without rights, for the server to run as, if this process runs as root: PostgreSQL
-/// refuses to run as root.
+/// Returns an unprivileged user for the server, if this process runs as root. PostgreSQL refuses to run as root.
 pub(super) fn unprivileged_user() -> Option<(u32, u32)> {
     if !rustix::process::getuid().is_root() {
         return None;

@@ -13,7 +13,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest time until the server accepts connections, and until it ends.
+/// The longest time until the server accepts connections, and the longest time until it has ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -49,7 +49,7 @@ impl PostgresServer {
         Ok(server)
     }
 
-    /// Returns the URL to connect to: there is one database, and no password.
+    /// Returns the URL of the server's only database. No password is needed.
     pub fn url(&self) -> String {
         format!("postgresql://postgres@127.0.0.1:{}/postgres", self.port)
     }
@@ -67,8 +67,8 @@ impl PostgresServer {
         command.stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn()?);
         let give_up = SystemWorld.now() + PATIENCE;
-        // The server listens before it is ready, and then answers every client with an error. Its log says
-        // when it is ready.
+        // The server listens before it is ready, and until then answers every client with an error. Its log shows when
+        // it is ready.
         while !self.log().contains("ready to accept connections")
             || TcpStream::connect(("127.0.0.1", self.port)).is_err()
         {
@@ -85,7 +85,8 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // SIGQUIT is the "immediate shutdown", which ends the children too. SIGKILL would leave them.
+        // SIGQUIT requests an "immediate shutdown", which ends the server's child processes too. SIGKILL would leave
+        // them running.
         if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::QUIT);
         }
@@ -104,17 +105,17 @@ impl fmt::Debug for PostgresServer {
     }
 }
 
-/// The reason for which there is no PostgreSQL to test with.
+/// The reason why no PostgreSQL server could be started for a test.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartPostgresError {
-    /// The programs are missing.
+    /// The programs of PostgreSQL are not installed.
     #[error(
         "PostgreSQL is not installed, and these tests need it; install it with `bash tests/run.sh`, or \
          `apt-get install postgresql`, `dnf install postgresql-server`, `apk add postgresql`, `brew install postgresql`"
     )]
     Missing,
-    /// The server ended at once, or accepted no connection.
+    /// The server ended at once, or did not accept a connection.
     #[error("PostgreSQL did not start; it says: {0}")]
     Ended(String),
     /// The directory, the port or the process could not be created.
@@ -122,14 +123,14 @@ pub enum StartPostgresError {
     Io(#[from] io::Error),
 }
 
-// `unwrap` prints this: the sentence is more useful than the structure.
+// `unwrap` prints this text. A sentence is more useful there than the structure of the error.
 impl fmt::Debug for StartPostgresError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Returns a command that runs in `dir`, without the rights of root.
+/// Returns a command that runs `program` in `dir`, without the rights of root.
 fn without_root(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(dir).stdin(Stdio::null()).env("LC_ALL", "C");

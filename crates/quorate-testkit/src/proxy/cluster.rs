@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 /// Several independent servers, each with a [`Proxy`] in front of it.
 #[derive(Debug)]
 pub struct ProxiedCluster {
-    // The first field is dropped first: no proxy outlives the server that it forwards to.
+    // Fields are dropped in order, so the proxies are dropped before the servers: no proxy outlives the server behind
+    // it.
     proxies: Vec<Proxy>,
     cluster: RedisCluster,
 }

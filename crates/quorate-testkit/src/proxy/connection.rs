@@ -19,7 +19,7 @@ use tokio::{
     sync::watch,
 };
 
-/// The pause after an accept that failed (too many open files).
+/// The pause after an accept that failed, for example because too many files are open.
 const AFTER_ERROR: Duration = Duration::from_millis(10);
 
 /// The state that the proxy's tasks share.
@@ -45,7 +45,7 @@ pub(super) async fn accept(proxy_state: &ProxyState, listener: std::net::TcpList
             continue;
         };
         let number = proxy_state.accepted.fetch_add(1, Ordering::Relaxed);
-        // Subscribe before reading the rules, so that a `sever` in between is seen.
+        // The subscription begins before the rules are read, so that a `sever` in between is noticed.
         let rules = proxy_state.rules.subscribe();
         let (refused, severed) = {
             let rules = rules.borrow();
@@ -64,7 +64,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
     let env = &proxy_state.env;
     let mut rules = proxy_state.rules.subscribe();
     let broken = async move {
-        // The sender is a field of `proxy_state`, so it outlives this wait.
+        // The sender of the rules is a field of `proxy_state`, so it exists for the whole wait, and the wait cannot
+        // fail.
         let _ = rules.wait_for(|rules| rules.severed != severed).await;
     };
     tokio::pin!(broken);
@@ -74,7 +75,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
         server = connect(proxy_state.upstream) => server,
     };
     let Ok(server) = server else {
-        // The server's refusal to connect is passed to the client like any other message from the server.
+        // If the server refuses the connection, the refusal is passed to the client under the same rules as a message
+        // from the server.
         let mut rules = proxy_state.rules.subscribe();
         tokio::select! { biased;
             () = env.stopped().cancelled() => {}
@@ -93,7 +95,7 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
         end = both(&mut there, &mut back) => end,
     };
     match end {
-        // The client must be able to read the bytes that it was given, and then the end.
+        // The client must be able to read the bytes that were forwarded to it, and after them the end of the stream.
         PumpEnd::ReplyCut => {
             let _ = shutdown(&client, Shutdown::Write);
             reset(&server);
@@ -126,7 +128,7 @@ async fn both(there: &mut Pump<'_>, back: &mut Pump<'_>) -> PumpEnd {
     }
 }
 
-/// Makes the other end see a broken connection once this one is dropped.
+/// Makes the other end see a broken connection when this end is dropped.
 fn reset(stream: &TcpStream) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
 }

@@ -31,7 +31,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of the server that listens at `upstream`, or will.
+    /// Starts a proxy in front of the server that listens at `upstream`, now or later.
     ///
     /// # Errors
     /// If the system has no port or no thread left.
@@ -39,7 +39,7 @@ impl Proxy {
         Self::start_seeded(upstream, 0)
     }
 
-    /// Starts a proxy like [`Proxy::start`], with the seed of its jitter.
+    /// Starts a proxy as [`Proxy::start`] does, with this seed for its jitter.
     ///
     /// # Errors
     /// If the system has no port or no thread left.
@@ -82,19 +82,19 @@ impl Proxy {
         self.port
     }
 
-    /// Returns the server's URL with this proxy's port, and with the password if the server is ours and has
-    /// one.
+    /// Returns the server's URL with this proxy's port. The URL contains the password if the test-kit started the
+    /// server and the server has a password.
     pub fn url(&self) -> String {
         self.url.clone().unwrap_or_else(|| format!("redis://127.0.0.1:{}/0", self.port))
     }
 
-    /// Sets the time for which bytes travel. Bytes that are on their way keep their time.
+    /// Sets the time that bytes take. Bytes that are already in transit keep their time of arrival.
     pub fn set_latency(&self, latency: Latency) {
         self.rules.send_modify(|rules| rules.latency = latency);
     }
 
-    /// Stops all bytes in these directions: they wait. Replaces an earlier cut. Connections stay up, and
-    /// their ends do not pass either.
+    /// Stops all bytes in these directions: they wait. Replaces an earlier cut. Connections stay open, and the closing
+    /// of a connection does not pass through a cut direction either.
     pub fn cut(&self, directions: Directions) {
         self.rules.send_modify(|rules| rules.cut = Some(directions));
     }
@@ -107,14 +107,14 @@ impl Proxy {
         });
     }
 
-    /// Breaks every open connection (RST, both ways). Bytes that waited or were on their way are lost. New
+    /// Breaks every open connection (RST, in both directions). Bytes that waited or were in transit are lost. New
     /// connections are accepted.
     pub fn sever(&self) {
         self.rules.send_modify(|rules| rules.severed += 1);
     }
 
-    /// Closes the connection on which the server replies next, in the middle of that reply: after exactly
-    /// this many bytes of it. It happens once; [`Proxy::replies_cut`] counts it.
+    /// Closes one connection in the middle of a reply: the one on which the server replies next, after exactly this
+    /// many bytes of that reply. This happens once, and [`Proxy::replies_cut`] counts it.
     pub fn cut_reply_after(&self, bytes: usize) {
         self.rules.send_modify(|rules| rules.cut_reply_after = Some(bytes));
     }
@@ -144,7 +144,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.env.stopped().cancel();
         if let Some(thread) = self.thread.take() {
-            // Every task also waits for the stop, so this is soon.
+            // Every task also waits for the stop signal, so the thread ends soon.
             let _ = thread.join();
         }
     }
@@ -152,7 +152,7 @@ impl Drop for Proxy {
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may hold a password.
+        // The URL may contain a password, so it is left out.
         f.debug_struct("Proxy")
             .field("port", &self.port)
             .field("upstream", &self.upstream)

@@ -5,22 +5,22 @@ use rustix::net::{Shutdown, shutdown};
 use std::{collections::VecDeque, io, time::Duration};
 use tokio::{net::TcpStream, sync::watch};
 
-/// The most bytes that wait in one direction. Beyond it the sender's own buffers fill, as they would over a
-/// network that delivers nothing.
+/// The largest number of bytes that wait in one direction. When it is reached, the sender's own buffers fill, as they
+/// would over a network that delivers no byte.
 const HELD_MAX: usize = 1 << 20;
 
 /// The end of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PumpEnd {
-    /// The sender closed it, and all bytes have arrived.
+    /// The sender closed its end, and all bytes have arrived.
     Finished,
-    /// One of the ends broke.
+    /// One of the two ends broke.
     Broken,
-    /// A reply was cut as requested.
+    /// A reply was cut, as the test requested.
     ReplyCut,
 }
 
-/// One direction of one connection: bytes wait until they are due and the direction is open.
+/// One direction of one connection. Bytes wait until they are due and the direction is open.
 pub(super) struct Pump<'a> {
     env: &'a Env,
     from: &'a TcpStream,
@@ -30,7 +30,7 @@ pub(super) struct Pump<'a> {
     rng: SeedRng,
     held: VecDeque<(BootTime, SenderEvent)>,
     held_bytes: usize,
-    /// Set once the sender has closed its side.
+    /// Set once the sender has closed its end.
     read_all: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Reads the bytes that have come in.
+    /// Reads the bytes that have arrived from the sender.
     fn take(&mut self) {
         let mut bytes = vec![0; 64 * 1024];
         let piece = match self.from.try_read(&mut bytes) {
@@ -97,8 +97,8 @@ impl<'a> Pump<'a> {
         self.held.push_back((after, piece));
     }
 
-    /// Forwards the first bytes that are due, if the direction is still open: the rules cannot change while
-    /// it writes.
+    /// Forwards the first bytes that are due, if the direction is still open. The rules cannot change while the bytes
+    /// are written.
     fn forward(&mut self) -> Option<PumpEnd> {
         let mut end = None;
         self.rules.send_if_modified(|rules| {
@@ -128,7 +128,7 @@ impl<'a> Pump<'a> {
         let written = match self.to.try_write(&bytes[..part]) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // The receiver is gone, and the sender must not learn that yet.
+            // The receiver is gone. While the opposite direction is cut, the sender must not learn that.
             Err(_) if rules.is_cut(self.way.other()) => bytes.len(),
             Err(_) => return Some(PumpEnd::Broken),
         };

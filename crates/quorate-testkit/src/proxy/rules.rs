@@ -23,30 +23,31 @@ impl Way {
 pub enum Directions {
     /// Requests do not arrive.
     There,
-    /// Requests arrive and are served; replies do not come back.
+    /// Requests arrive and are served, but replies do not arrive.
     Back,
     /// Neither requests nor replies arrive.
     Both,
 }
 
-/// The time for which bytes travel. By default zero.
+/// The time that bytes take. By default zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// From the client to the server.
     pub there: Duration,
     /// From the server to the client.
     pub back: Duration,
-    /// The most that is added to each way, drawn for each piece that arrives. Order is kept.
+    /// The largest additional time in each direction. It is drawn for each piece of data that arrives. The order of
+    /// bytes is kept.
     pub jitter: Duration,
 }
 
 impl Latency {
-    /// The same time each way, without jitter.
+    /// Returns the same time in each direction, without jitter.
     pub fn each_way(time: Duration) -> Self {
         Self { there: time, back: time, jitter: Duration::ZERO }
     }
 
-    /// Adds jitter of at most this much.
+    /// Adds jitter of at most this time.
     #[must_use]
     pub fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
@@ -67,11 +68,11 @@ pub(super) struct Rules {
     pub(super) latency: Latency,
     pub(super) cut: Option<Directions>,
     pub(super) refuses: bool,
-    /// Connections that were accepted under an earlier number must be broken.
+    /// A number that `Proxy::sever` increases. Connections that were accepted under a lower number must be broken.
     pub(super) severed: u64,
-    /// The number of further bytes from the server after which its connection is closed.
+    /// The number of further bytes from the server after which their connection is closed.
     pub(super) cut_reply_after: Option<usize>,
-    /// The number of connections that were closed so.
+    /// The number of connections that were closed in this way.
     pub(super) replies_cut: u64,
 }
 

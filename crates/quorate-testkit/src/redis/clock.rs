@@ -12,11 +12,11 @@ use std::{
 /// The source of the library that is preloaded into the server.
 const SOURCE: &str = include_str!("clock_shim.c");
 
-/// A wall clock of one server's own, which can be stepped while it runs. Linux only.
+/// A wall clock for one server, which can be stepped while the server runs. Linux only.
 ///
-/// It is a small library in C, preloaded into the server and compiled by `cc` when first needed. The step
-/// is stored in a file that the server has mapped, so that it outlives a restart, as a machine's clock
-/// would.
+/// The clock is a small library in C that is preloaded into the server, and that `cc` compiles when it is first needed.
+/// The step is stored in a file that the server has mapped. So the step persists over a restart, like that of a
+/// machine's clock.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     library: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct ServerClock {
 }
 
 impl ServerClock {
-    /// A clock that shows the right time, for a server with the directory `dir`.
+    /// Creates a clock that shows the right time, for a server with the directory `dir`.
     pub(super) fn new(dir: &Path) -> Result<Self, StartError> {
         let library = library(dir)?;
         let file = dir.join("clock");
@@ -37,20 +37,20 @@ impl ServerClock {
         command.env("LD_PRELOAD", &self.library).env("QUORATE_CLOCK_FILE", &self.file);
     }
 
-    /// Returns `true` if the process has loaded the library: a statically linked program loads none.
+    /// Returns `true` if the process has loaded the library. A statically linked program loads no library.
     pub(super) fn rules(&self, pid: u32) -> bool {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         maps.contains(&*self.library.to_string_lossy())
     }
 
-    /// Steps the clock at once: forward, or back.
+    /// Steps the clock by `by` at once: forward if `forward`, otherwise back.
     pub(super) fn step(&self, by: Duration, forward: bool) -> io::Result<()> {
         let by = i64::try_from(by.as_micros()).map_err(io::Error::other)?;
         let mut step = [0; 8];
         let file = fs::File::options().read(true).write(true).open(&self.file)?;
         file.read_exact_at(&mut step, 0)?;
         let step = i64::from_ne_bytes(step) + if forward { by } else { -by };
-        // Written in place: the server has mapped this very file.
+        // The file is overwritten in place, because the server has mapped this very file.
         file.write_all_at(&step.to_ne_bytes(), 0)
     }
 }
@@ -64,7 +64,8 @@ fn library(dir: &Path) -> Result<PathBuf, StartError> {
     fs::create_dir_all(&place)?;
     let library = place.join(name);
     if !library.exists() {
-        // Several processes may compile at once: each writes its own file, and the last rename wins.
+        // Several processes may compile the library at the same time. Each writes a file of its own, and the last
+        // rename wins.
         let made = compile(dir)?;
         let beside = tempfile::Builder::new().prefix("clock-").tempfile_in(&place)?;
         fs::copy(made, beside.path())?;

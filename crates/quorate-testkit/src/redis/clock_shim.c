@@ -1,8 +1,8 @@
 /* A wall clock that a test can step while the program runs. Preloaded into redis-server; Linux, 64 bits.
  *
- * Adds to the wall clock, and to nothing else, the microseconds that stand in the file that QUORATE_CLOCK_FILE
- * names: one signed 64-bit number of this machine. The monotonic and the boot clock go on as they were, and so
- * does whatever the kernel times.
+ * The library adds a number of microseconds to the wall clock, and to no other clock. The number is in the file that
+ * QUORATE_CLOCK_FILE names, as a signed 64-bit integer in the byte order of this machine. The monotonic and the boot
+ * clock do not change, and neither do the timers of the kernel.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -24,12 +24,12 @@ __attribute__((constructor)) static void map_step(void) {
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     void *page = file < 0 ? MAP_FAILED : mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
     if (page == MAP_FAILED)
-        _exit(97); /* a clock that cannot be stepped would make a test that finds nothing */
+        _exit(97); /* a test with a clock that cannot be stepped would find no error */
     step_us = page;
     close(file);
 }
 
-/* The kernel itself is asked: whoever looks for the next clock_gettime meets the allocator, which asks for the time. */
+/* Asks the kernel directly. A lookup of the next clock_gettime would call the allocator, which asks for the time. */
 static int stepped(clockid_t clock, struct timespec *at) {
     long failed = syscall(SYS_clock_gettime, clock, at);
     if (failed)

@@ -1,7 +1,7 @@
 use super::{RedisConfig, RedisServer, StartError};
 use std::ops::{Index, IndexMut};
 
-/// Several independent servers (not a Redis Cluster: Quorate's nodes know nothing of each other).
+/// Several independent servers. (They are not a Redis Cluster, because Quorate's nodes do not know each other.)
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
@@ -35,7 +35,7 @@ impl RedisCluster {
         self.servers.len()
     }
 
-    /// Returns `true` if there are none.
+    /// Returns `true` if there are no servers.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
@@ -45,7 +45,7 @@ impl RedisCluster {
         self.servers.iter()
     }
 
-    /// Returns the servers, in order, to kill and restart.
+    /// Returns the servers, in order, so that the caller can kill and restart them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut RedisServer> {
         self.servers.iter_mut()
     }

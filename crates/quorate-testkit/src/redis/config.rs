@@ -14,12 +14,12 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// The default: no data outlives the process.
+    /// Creates the default configuration: no data outlives the process.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps an append-only file, synced at every write: the server restarts with everything that it
+    /// Lets the server keep an append-only file, synced at every write. The server restarts with all data that it
     /// acknowledged.
     #[must_use]
     pub fn append_only(mut self) -> Self {
@@ -27,22 +27,23 @@ impl RedisConfig {
         self
     }
 
-    /// Also listens on a Unix socket ([`RedisServer::socket`]).
+    /// Lets the server also listen on a Unix socket ([`RedisServer::socket`]).
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
     }
 
-    /// Gives the server a wall clock of its own, which [`RedisServer::step_clock`] steps. Needs `cc`, and Linux.
+    /// Gives the server a wall clock of its own, which [`RedisServer::step_clock`] steps. Works on Linux only, and
+    /// needs `cc`.
     #[must_use]
     pub fn own_clock(mut self) -> Self {
         self.own_clock = true;
         self
     }
 
-    /// Puts the server in a process group of its own: a Ctrl-C on the terminal does not reach it, and the
-    /// caller ends it by dropping it.
+    /// Puts the server in a process group of its own. A Ctrl-C on the terminal then does not reach the server, and the
+    /// caller ends the server by dropping it.
     #[must_use]
     pub fn own_process_group(mut self) -> Self {
         self.own_group = true;
@@ -62,13 +63,13 @@ impl RedisConfig {
         self.line(&format!("user {name} {rules}"))
     }
 
-    /// Evicts keys by this policy once memory is short.
+    /// Lets the server evict keys by this policy once its memory is full.
     #[must_use]
     pub fn maxmemory_policy(self, policy: &str) -> Self {
         self.line(&format!("maxmemory-policy {policy}"))
     }
 
-    /// Adds a line to `redis.conf`. If two lines disagree, the later wins.
+    /// Adds a line to `redis.conf`. If two lines contradict each other, the later one counts.
     #[must_use]
     pub fn line(mut self, line: &str) -> Self {
         self.lines.push(line.to_owned());

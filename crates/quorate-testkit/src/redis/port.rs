@@ -1,5 +1,5 @@
-//! Ports for servers. No port is given out twice while any process of the same run may still use it for its
-//! first server.
+//! Ports for servers. While any process of a test run may still use a port for its first server, the port is not given
+//! out again.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -8,23 +8,22 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The first port of the range, which lies below the ports that systems assign by themselves.
+/// The first port of the range. The range lies below the ports that systems assign by themselves.
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 22_000;
 /// The number of ports that are tried before the search fails.
 const TRIES: u32 = 500;
 
-/// The locks on this process's ports, held until it ends. A worker of one test that still looks for its
-/// killed server then does not find the server of another test and mark it.
+/// The locks on this process's ports, which are held until the process ends. A worker of one test may still look for
+/// its killed server. With the lock, it cannot find the server of another test on the same port, and mark that server.
 static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Reserves a port of loopback on which no process listens; it stays reserved for as long as this process
-/// runs.
+/// Reserves a loopback port on which no process listens. The port stays reserved for as long as this process runs.
 pub(crate) fn reserve() -> io::Result<u16> {
     let user = rustix::process::getuid().as_raw();
     let dir = std::env::temp_dir().join(format!("quorate-ports-{user}"));
     fs::create_dir_all(&dir)?;
-    // The port that the system assigns serves as a random number to begin at.
+    // The port that the system assigns serves as a random number at which the search begins.
     let begin = u32::from(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) * 31;
     for again in 0..TRIES {
         let port = FIRST + (begin + again * 7_919) % COUNT;

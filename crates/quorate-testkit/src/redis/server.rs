@@ -100,7 +100,7 @@ impl RedisServer {
     /// lost.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // A stopped process dies of SIGKILL too, but one that is being traced or frozen may not.
+            // SIGKILL ends a stopped process too. It may not end a process that is being traced or frozen.
             let _ = signal(&child, Signal::CONT);
             let _ = child.kill();
             let _ = child.wait();
@@ -117,14 +117,14 @@ impl RedisServer {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
             match self.spawn() {
-                // The kernel may have lent the port to an outgoing connection for a moment.
+                // The kernel may have used the port for an outgoing connection for a moment.
                 Err(StartError::Ended(_)) if SystemWorld.now() < give_up => thread::sleep(LOOK_EVERY),
                 done => return done,
             }
         }
     }
 
-    /// Stops the process (SIGSTOP): its sockets stay open and it answers nothing.
+    /// Stops the process (SIGSTOP). Its sockets stay open, but it answers no command.
     pub fn pause(&self) {
         self.must_signal(Signal::STOP);
         if let Some(pid) = self.pid() {
@@ -132,17 +132,17 @@ impl RedisServer {
         }
     }
 
-    /// Lets the process go on (SIGCONT).
+    /// Lets the process continue (SIGCONT).
     pub fn resume(&self) {
         self.must_signal(Signal::CONT);
     }
 
-    /// Steps the server's wall clock by `by` at once: `forward`, or back. Its monotonic clock goes on. The
-    /// step outlives a restart, as a machine's would.
+    /// Steps the server's wall clock by `by` at once: forward if `forward`, otherwise back. The server's monotonic
+    /// clock is not changed. The step persists over a restart, like that of a machine's clock.
     ///
     /// # Panics
-    /// If [`RedisConfig::own_clock`] did not ask for a clock: a fault that did not happen would prove
-    /// nothing.
+    /// If [`RedisConfig::own_clock`] was not set: without its own clock the server would not see the step, and the test
+    /// would prove nothing.
     pub fn step_clock(&self, by: Duration, forward: bool) {
         let Some(clock) = &self.clock else {
             #[expect(clippy::panic, reason = "a test that steps a clock that is not there is wrong")]
@@ -163,11 +163,11 @@ impl RedisServer {
         self.command(&["FLUSHALL"]);
     }
 
-    /// Runs a command and returns its reply as text: strings as they are, nil as `(nil)`, arrays with one
-    /// line for each item, errors as `(error) …`.
+    /// Runs a command and returns its reply as text: strings unchanged, nil as `(nil)`, arrays with one line for each
+    /// item, errors as `(error) …`.
     ///
     /// # Panics
-    /// If the server does not answer: a test cannot go on.
+    /// If the server does not answer, because the test cannot continue.
     pub fn command(&self, args: &[&str]) -> String {
         match self.try_command(args) {
             Ok(reply) => reply,
@@ -176,10 +176,10 @@ impl RedisServer {
         }
     }
 
-    /// Runs a command like [`RedisServer::command`], on a server that may not answer.
+    /// Runs a command as [`RedisServer::command`] does, on a server that may not answer.
     ///
     /// # Errors
-    /// If there is no connection, or no reply for ten seconds.
+    /// If there is no connection, or no reply within ten seconds.
     pub fn try_command(&self, args: &[&str]) -> Result<String, RedisError> {
         let info = self.url().into_connection_info()?;
         let client = redis::Client::open(info)?;
@@ -226,8 +226,8 @@ impl RedisServer {
     fn wait_until_it_answers(&mut self) -> Result<(), StartError> {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
-            // Checks that our own child runs: another server may have taken the port first, and would
-            // answer too.
+            // The process that this value started must run. Otherwise another server may have taken the port first, and
+            // would answer too.
             if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
                 self.child = None;
                 return Err(StartError::Ended(self.log()));
@@ -272,23 +272,23 @@ impl fmt::Debug for RedisServer {
     }
 }
 
-/// The reason for which there is no server to test with.
+/// The reason why no server could be started for a test.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There is no such program.
+    /// The program `redis-server` is not installed.
     #[error(
         "redis-server is not installed, and these tests need it; install it with `bash tests/run.sh`, or \
          `apt-get install redis-server`, `dnf install redis`, `apk add redis`, `brew install redis`"
     )]
     Missing,
-    /// It ended at once.
+    /// The server ended at once.
     #[error("redis-server ended at once; its log says: {0}")]
     Ended(String),
-    /// It runs and does not answer.
+    /// The server runs but does not answer.
     #[error("redis-server did not answer PING in {PATIENCE:?}: {0}")]
     NoPong(String),
-    /// There is no C compiler.
+    /// No C compiler is installed.
     #[error(
         "cc is not installed, and tests that step a server's clock need it; install it with `bash tests/run.sh`, or \
          `apt-get install gcc libc6-dev`, `dnf install gcc`, `apk add build-base`"
@@ -302,7 +302,7 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
-// `unwrap` prints this: the sentence is more useful than the structure.
+// `unwrap` prints this text. A sentence is more useful there than the structure of the error.
 impl fmt::Debug for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -10,44 +10,44 @@ pub struct Truth {
 
 #[expect(clippy::disallowed_methods, reason = "the simulated world stands on tokio's paused clock")]
 impl Truth {
-    /// Returns a time that begins now. Call it only inside the simulation's runtime.
+    /// Returns a clock of the true time that begins now. Call it only inside the simulation's runtime.
     pub fn begin() -> Self {
         Self { origin: Instant::now() }
     }
 
-    /// Returns the time since the beginning.
+    /// Returns the time since the simulation began.
     pub fn now(self) -> Duration {
         self.origin.elapsed()
     }
 
-    /// Waits until the true time `at`; no worker's clock is involved.
+    /// Waits until the true time `at`, independently of all workers' clocks.
     pub async fn reach(self, at: Duration) {
         tokio::time::sleep_until(self.origin + at).await;
     }
 
-    /// Waits for `time`.
+    /// Waits until `time` has passed.
     pub async fn pass(self, time: Duration) {
         self.reach(self.now() + time).await;
     }
 }
 
-/// A clock that starts at any time and runs a little fast or slow, as a pure function of the true time.
+/// A clock that starts at any time and runs a little fast or slow. Its time is a pure function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimClock {
-    /// The time that it shows at the beginning, in nanoseconds.
+    /// The time that the clock shows when the simulation begins, in nanoseconds.
     pub start_nanos: u64,
     /// The rate error in millionths: positive is fast, negative is slow.
     pub rate_ppm: i32,
 }
 
 impl SimClock {
-    /// Returns the time that it shows at the true time `at`, in nanoseconds.
+    /// Returns the time that the clock shows at the true time `at`, in nanoseconds.
     pub fn shows(self, at: Duration) -> u64 {
         let passed = at.as_nanos() as i128 * self.millionths() / MILLION;
         self.start_nanos.saturating_add_signed(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 
-    /// Returns the first true time at which it shows `nanos` or more.
+    /// Returns the first true time at which the clock shows `nanos` or more.
     pub fn truth_of(self, nanos: u64) -> Duration {
         let local = i128::from(nanos.saturating_sub(self.start_nanos)) * MILLION;
         let millionths = self.millionths();
@@ -62,57 +62,57 @@ impl SimClock {
 
 const MILLION: i128 = 1_000_000;
 
-/// A [`SimClock`] that can be set, and that can stop for a while and go on from there. Between two such
-/// changes it is a pure function of the true time.
+/// A [`SimClock`] that can be set, and that can stop for a while and then continue from where it stopped. Between two
+/// such changes its time is a pure function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdjustableClock {
     clock: SimClock,
     stepped_nanos: i64,
-    /// The total time for which it had stopped when it last went on.
+    /// The total time for which the clock had been stopped when it last continued.
     stood: Duration,
     stands_since: Option<Duration>,
 }
 
 impl AdjustableClock {
-    /// `clock`, unchanged.
+    /// Returns a clock that shows the same times as `clock`.
     pub fn new(clock: SimClock) -> Self {
         Self { clock, ..Self::default() }
     }
 
-    /// Returns the time that it shows at the true time `at`, in nanoseconds.
+    /// Returns the time that the clock shows at the true time `at`, in nanoseconds.
     pub fn shows(&self, at: Duration) -> u64 {
         self.clock.shows(at.saturating_sub(self.stood_by(at))).saturating_add_signed(self.stepped_nanos)
     }
 
-    /// Returns the first true time from `at` on at which it shows `nanos` or more, if it runs from now on
-    /// without a further change.
+    /// Returns the first true time, not before `at`, at which the clock shows `nanos` or more. This assumes that the
+    /// clock runs from now on and is not changed.
     pub fn will_show(&self, at: Duration, nanos: u64) -> Duration {
         let untouched = nanos.saturating_add_signed(self.stepped_nanos.saturating_neg());
         (self.clock.truth_of(untouched) + self.stood_by(at)).max(at)
     }
 
-    /// Sets it forward, or back.
+    /// Sets the clock forward, or back.
     pub fn step(&mut self, by_millis: i64) {
         self.stepped_nanos = self.stepped_nanos.saturating_add(by_millis.saturating_mul(1_000_000));
     }
 
-    /// Stops it at `at`.
+    /// Stops the clock at the true time `at`.
     pub fn stand(&mut self, at: Duration) {
         self.stands_since.get_or_insert(at);
     }
 
-    /// Lets it go on from where it stopped.
+    /// Lets the clock continue from where it stopped.
     pub fn go_on(&mut self, at: Duration) {
         self.stood = self.stood_by(at);
         self.stands_since = None;
     }
 
-    /// Lets it go on, and sets it to the time that it would show without any change.
+    /// Lets the clock run, and sets it to the time that it would show without any change.
     pub fn set_right(&mut self) {
         *self = Self::new(self.clock);
     }
 
-    /// Returns `true` while it is stopped.
+    /// Returns `true` while the clock is stopped.
     pub fn is_stopped(&self) -> bool {
         self.stands_since.is_some()
     }

@@ -8,8 +8,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// One connection as the network sees it. Requests that have left run on the server in their order, even
-/// after the sender has hung up.
+/// One connection, as the network sees it. Requests that have left the sender run on the server in their order, even
+/// after the sender has closed its end.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) label: String,
@@ -24,16 +24,16 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Set if the sender receives nothing more.
+    /// Set if the sender no longer receives messages.
     deaf: bool,
-    /// Set if the server reads nothing more.
+    /// Set if the server no longer reads messages.
     reset: bool,
-    /// The number of the last request that arrives; requests with a higher number are lost.
+    /// The number of the last request that arrives. Requests with a higher number are lost.
     cut_behind: Option<u64>,
-    /// The senders that wait for a reply, by request.
+    /// The channels of senders that wait for a reply, by the number of the request.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
     last_reply: Duration,
-    /// The resources whose releases the server reports on this connection.
+    /// The resources whose releases the server must report on this connection.
     listens: BTreeSet<Resource>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Content {
     Listen(Listen),
 }
 
-/// A message on its way to the server.
+/// A message in flight to the server.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) number: u64,
@@ -79,14 +79,14 @@ impl Connection {
         rx
     }
 
-    /// Closes the sender's end: messages that have left go on.
+    /// Closes the sender's end. Messages that have already left still arrive.
     pub(super) fn hang_up(&self) {
         let mut state = self.state();
         state.deaf = true;
         state.waiting.clear();
     }
 
-    /// Closes the server's end. The sender sees the end if the link back is open.
+    /// Closes the server's end. The sender sees this if the link back to it is open.
     pub(super) fn reset_by_server(&self) {
         self.state().reset = true;
         if self.link.is_open_back() {
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// Breaks the connection at both ends, whatever the state of the link.
+    /// Breaks the connection at both ends, whatever the state of the link is.
     pub(super) fn tear(&self) {
         self.state().reset = true;
         self.break_off(None);
@@ -113,7 +113,7 @@ impl Connection {
         self.push_sender.push(Push::Closed);
     }
 
-    /// Carries requests to the server in their order, until the sender is gone and all have arrived.
+    /// Carries requests to the server in their order. Returns once the sender is gone and all requests have arrived.
     pub(super) async fn carry(self: Arc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut not_before = Duration::ZERO;
         while let Some(message) = messages.recv().await {
@@ -131,7 +131,7 @@ impl Connection {
                 return;
             }
             if message.fate == Fate::Lost {
-                // A stream has no gaps: everything behind a lost request is lost as well.
+                // The connection is a stream without gaps, so all requests behind a lost one are lost as well.
                 self.state().cut_behind.get_or_insert(message.number.saturating_sub(1));
             }
             if self.state().cut_behind.is_some_and(|last| message.number > last) {
@@ -164,12 +164,12 @@ impl Connection {
         }
     }
 
-    /// Returns `true` if the server is to report releases of `resource` on this connection.
+    /// Returns `true` if the server must report releases of `resource` on this connection.
     pub(super) fn listens(&self, resource: &Resource) -> bool {
         self.state().listens.contains(resource)
     }
 
-    /// Reports a release to the client. The message may be lost on its way.
+    /// Sends the report of a release to the client. The message may be lost in transit.
     #[expect(
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
@@ -203,7 +203,7 @@ impl Connection {
             connection.link.open_back().await;
             let waiting = connection.state().waiting.remove(&number);
             if let Some(waiting) = waiting {
-                // The sender may have stopped waiting.
+                // The send fails if the sender has stopped waiting, which does no harm.
                 let _ = waiting.send(reply);
             }
         });

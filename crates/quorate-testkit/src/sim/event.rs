@@ -25,15 +25,15 @@ pub enum Event<'a> {
     },
     /// A worker's code received a lease, a term or a claim.
     Granted(&'a Belief),
-    /// The work that still runs under earlier grants of the same resource, at the moment of a new grant.
+    /// A new grant, with the work that still runs under earlier grants of the same resource at that moment.
     Succeeded {
         /// The new grant.
         belief: &'a Belief,
-        /// The work of the earlier ones.
+        /// The work that still runs under the earlier grants.
         working: &'a [Working],
     },
-    /// The beliefs that every worker would have of its leases, terms and claims at this moment, if it
-    /// looked.
+    /// The beliefs of all workers at this moment: for each lease, term and claim, the result that its worker would get
+    /// if it checked now.
     Looked(&'a [Belief]),
     /// A leader has sealed the ledger, according to its log.
     Sealed {
@@ -76,7 +76,7 @@ pub enum Event<'a> {
     Asked(&'a Asked),
     /// The operator received the answer to its request.
     Answered {
-        /// The request, of all in this history.
+        /// The number of the request, unique in this history.
         number: u64,
         /// The answer.
         told: &'a Told,
@@ -87,46 +87,46 @@ pub enum Event<'a> {
         job: &'a str,
         /// All entries.
         entries: &'a [HistoryEntry],
-        /// The answer to a request for the first few.
+        /// The answer to a read of only the first few entries.
         page: &'a [HistoryEntry],
     },
-    /// The histories have been read: the second group does nothing more.
+    /// The histories have been read, and the second group is no longer active.
     Settled {
-        /// The true wall time since which its workers have run its jobs without a fault.
+        /// The true wall time since which the group's workers have run its jobs without a fault.
         since: WallTime,
         /// The true wall time at which the workers were stopped.
         until: WallTime,
     },
-    /// The guarantees that this plan verifies beyond those of today.
+    /// The guarantees that this plan judges beyond those that every plan judges.
     Promised(Promises),
-    /// A worker received the result that its done record is stored on a majority.
+    /// A worker learned that a majority stores the done record of its claim.
     Completed {
         /// The worker.
         worker: &'a str,
         /// The claim.
         resource: &'a Resource,
-        /// The token under which it was completed.
+        /// The token of the claim under which the worker completed it.
         token: u64,
     },
-    /// A worker that tried to claim received the result that the message is done.
+    /// A worker that tried to claim a message learned that the message is already done.
     ToldDone {
         /// The worker.
         worker: &'a str,
         /// The claim.
         resource: &'a Resource,
-        /// The recorded result that the worker received.
+        /// The recorded result of the message, as the worker received it.
         result: &'a str,
     },
     /// A write reached an external store, which either compares fencing tokens or does not.
     Wrote(&'a Write),
-    /// The state after the faults, when a leader has had the time to run every missed tick.
+    /// The check after the faults, at a time when a leader has had enough time to run every missed tick.
     Reckoned {
-        /// The true wall time since which the leader has led without a break.
+        /// The true wall time since which the leader has led without an interruption.
         served_since: WallTime,
-        /// The true wall time.
+        /// The true wall time of the check.
         now: WallTime,
     },
-    /// The result of waiting for something after the faults, and the time that it took.
+    /// The result of a worker's wait for a lease after the faults, and the time that the wait took.
     Calm {
         /// The worker that waited.
         worker: &'a str,
@@ -134,10 +134,10 @@ pub enum Event<'a> {
         took: Duration,
         /// The longest time that it may take.
         bound: Duration,
-        /// The token, or the reason for which there is none.
+        /// The token of the lease, or the reason why the worker got none.
         got: Result<u64, String>,
     },
-    /// Leases that are stored on a server after the faults, though no worker holds one any more.
+    /// Leases that a server stores after the faults, although no worker holds them any more.
     LeftoverLeases {
         /// The server.
         node: &'a str,
@@ -164,21 +164,21 @@ pub struct Belief {
     pub worker: Arc<str>,
     /// The resource.
     pub resource: Resource,
-    /// Its fencing token.
+    /// The fencing token of the grant.
     pub token: u64,
-    /// Set if the worker takes it for valid.
+    /// Set if the worker considers the grant valid.
     pub valid: bool,
-    /// Set if by the worker's clock its validity has ended, or ends within the step-down grace.
+    /// Set if, by the worker's clock, the grant's validity has ended or ends within the step-down grace.
     pub ending: bool,
-    /// Set if its work has been asked to stop.
+    /// Set if the work under the grant has been asked to stop.
     pub asked_to_stop: bool,
-    /// The number of servers that hold it, or that cannot vote for another owner because they forgot.
+    /// The number of servers that store the lease, or that cannot vote for another owner because they forgot.
     pub backed_by: usize,
-    /// Set if the worker's boot clock has stood still since the requests were sent on which the validity
-    /// rests: it may then have ended without the worker's knowledge. Cleared once a majority has extended
-    /// it by a request that was sent while the clock ran.
+    /// Set if the worker's boot clock has stood still after the requests were sent that the validity rests on. The
+    /// validity may then have ended without the worker's knowledge. Cleared once a majority has extended the grant by a
+    /// request that was sent while the clock ran.
     pub clock_stood: bool,
-    /// The owner token, if the holder reveals it.
+    /// The owner token; `None` if the holder does not reveal it.
     pub owner: Option<Owner>,
     /// The time for which the worker's process has run without a pause; `None` while it is paused.
     pub awake_for: Option<Duration>,
@@ -191,7 +191,7 @@ pub struct Working {
     pub worker: Arc<str>,
     /// The kind of work.
     pub what: Arc<str>,
-    /// The fencing token under which it works.
+    /// The fencing token under which the code works.
     pub token: u64,
     /// The time for which the worker's process has run without a pause; `None` while it is paused or gone.
     pub awake_for: Option<Duration>,
@@ -210,16 +210,16 @@ pub struct TickStart {
     pub worker: Arc<str>,
     /// The job's name.
     pub job: Arc<str>,
-    /// The time when it was due.
+    /// The time when the tick was due.
     pub at: WallTime,
-    /// The term.
+    /// The fencing token of the term.
     pub token: u64,
-    /// Set if the leader takes its term for valid.
+    /// Set if the leader considers its term valid.
     pub valid: bool,
-    /// The true wall time.
+    /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The amount by which the clocks of a majority of the servers were ahead of the true time within the
-    /// last seconds: their clocks decide when a tick is due.
+    /// The amount by which the clocks of a majority of the servers were ahead of the true time within the last seconds.
+    /// These clocks decide when a tick is due.
     pub ahead: Duration,
     /// Set if the worker's boot clock has stood still since the term was last extended: the worker then
     /// cannot know whether the term has ended.
@@ -229,14 +229,14 @@ pub struct TickStart {
 /// The end of one run of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
-    /// Its handler returned, panicked, or timed out.
+    /// The handler of the run returned, panicked, or timed out.
     Itself,
-    /// It was interrupted: its term, its worker or its leader's work ended, or it returned early because it
-    /// was asked to stop.
+    /// The run was interrupted. Either its term, its worker or its leader's work ended, or its handler returned early
+    /// because it was asked to stop.
     Torn,
 }
 
-/// A write to an external store, of a value that was made from what the writer had read before.
+/// A write to an external store. The value was computed from what the writer had read before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Set if the store compares fencing tokens.
@@ -247,7 +247,7 @@ pub struct Write {
     pub token: u64,
     /// The version that the writer had read.
     pub base: u64,
-    /// The version that is stored.
+    /// The version that the store has when the write arrives.
     pub stands: u64,
     /// Set if the store accepted the write.
     pub accepted: bool,

@@ -12,37 +12,37 @@ pub enum Fault {
     Partition(Halves, Parted),
     /// Every connection to a server breaks at both ends.
     Tear(usize),
-    /// A server stops (SIGSTOP).
+    /// A server's process is stopped (SIGSTOP).
     StopServer(usize),
-    /// A server goes on.
+    /// A stopped server continues.
     ResumeServer(usize),
     /// A server is killed.
     CrashServer(usize),
     /// A server starts again.
     StartServer(usize, Memory),
-    /// Another, new server takes a server's place, with this clock.
+    /// A new server with this clock takes a server's place.
     ReplaceServer(usize, SimClock),
-    /// A server forgets everything and goes on.
+    /// A server forgets everything, and its process continues to run.
     FlushServer(usize),
     /// A server's clock steps by this many milliseconds.
     StepServer(usize, i64),
     /// A server's clock stands still.
     StandServer(usize),
-    /// A server's clock goes on from where it stood.
+    /// A server's clock continues from where it stood still.
     UnstandServer(usize),
-    /// A worker's process stops (SIGSTOP).
+    /// A worker's process is stopped (SIGSTOP).
     PauseWorker(usize),
-    /// A worker's process goes on.
+    /// A worker's stopped process continues.
     ResumeWorker(usize),
-    /// A worker's machine is suspended: its clocks go on, its timers do not.
+    /// A worker's machine goes to sleep: its clocks continue to run, and its timers stop.
     SleepWorker(usize),
     /// A worker's machine wakes.
     WakeWorker(usize),
     /// A worker's machine stands still with all its clocks, as a paused virtual machine does.
     FreezeWorker(usize),
-    /// A worker's boot clock stands still, and no other clock.
+    /// A worker's boot clock stands still. Its other clocks continue to run.
     StandWorker(usize),
-    /// A worker's machine and its clocks go on.
+    /// A worker's machine and its clocks continue to run.
     UnfreezeWorker(usize),
     /// A worker's wall clock steps by this many milliseconds.
     StepWorker(usize, i64),
@@ -52,12 +52,13 @@ pub enum Fault {
     StartWorker(usize, Option<Mistake>),
 }
 
-/// One half of the workers and of the servers; the others are the other half.
+/// A division of the workers and the servers into two halves. A flag is set for each member of one half, and not set
+/// for the members of the second half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halves {
-    /// The workers of this half.
+    /// The workers: set for each that is in the first half.
     pub workers: [bool; WORKERS],
-    /// The servers of this half.
+    /// The servers: set for each that is in the first half.
     pub nodes: [bool; NODES],
 }
 
@@ -119,8 +120,8 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if the fault may keep a worker from receiving messages of one of these servers for
-    /// long, or makes a worker forget what it received.
+    /// Returns `true` if the fault may prevent a worker from receiving messages of one of these servers for long, or
+    /// makes a worker lose what it received.
     pub(super) fn parts_from(&self, nodes: &[usize]) -> bool {
         match self {
             Self::Road(_, node, _) | Self::StopServer(node) | Self::CrashServer(node) => nodes.contains(node),
@@ -129,8 +130,8 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if the counted name is that of a fault, and not of the end of one or of something
-    /// else.
+    /// Returns `true` if `counted` is the name of a fault. Ends of faults and other events are counted under other
+    /// names.
     pub fn is_kind(counted: &str) -> bool {
         const FAULTS: [&str; 23] = [
             "road cut",

@@ -49,20 +49,20 @@ impl Holder {
     }
 }
 
-/// A holder that the referee can inspect while its worker uses it.
+/// The holder of a grant, which the referee can inspect while the worker uses it.
 #[derive(Debug)]
 pub struct Held {
     pub(super) id: u64,
     pub(super) host: Arc<Host>,
     pub(super) resource: Resource,
     pub(super) token: u64,
-    /// The time before its end at which its worker is asked to step down.
+    /// The time before the end of the grant at which the worker is asked to step down.
     pub(super) grace: Duration,
     pub(super) holder: Mutex<Option<Holder>>,
 }
 
 impl Held {
-    /// Returns the lease, to work with.
+    /// Returns the lease, for the worker to use.
     pub fn lease(&self) -> Option<Arc<Lease>> {
         match &*self.slot() {
             Some(Holder::Lease(lease)) => Some(Arc::clone(lease)),
@@ -70,12 +70,12 @@ impl Held {
         }
     }
 
-    /// Returns its fencing token.
+    /// Returns the fencing token of the grant.
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// Removes and returns the lease. From now on its worker no longer counts as the holder.
+    /// Removes and returns the lease. From now on the worker no longer counts as its holder.
     pub fn take(&self) -> Option<Arc<Lease>> {
         match self.slot().take() {
             Some(Holder::Lease(lease)) => Some(lease),
@@ -83,8 +83,8 @@ impl Held {
         }
     }
 
-    /// Returns `true` if nothing is left to inspect. A worker takes a lease out itself. Of a term or a
-    /// claim that has ended, nothing more can be seen.
+    /// Returns `true` if there is nothing to inspect any more: the worker has taken the lease out, or the term or the
+    /// claim has ended.
     pub(super) fn is_over(&self) -> bool {
         match &*self.slot() {
             None => true,
@@ -100,7 +100,7 @@ impl Held {
         setup: &QuorumConfig,
     ) -> Option<Belief> {
         let holder = self.slot().clone()?;
-        // One reading of the clock serves both.
+        // The clock is read only once, so that both values belong to the same moment.
         let remaining = holder.remaining();
         let valid = !remaining.is_zero();
         let backs = |server: &Arc<Server>| {
@@ -124,8 +124,7 @@ impl Held {
         })
     }
 
-    /// Returns `true` if the boot clock has stood still since the requests were sent on which the validity
-    /// rests.
+    /// Returns `true` if the boot clock has stood still since the requests were sent that the validity rests on.
     fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
         let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
@@ -134,7 +133,8 @@ impl Held {
         machine.stood_at().is_some_and(|stood| sent <= stood)
     }
 
-    /// Terms and claims do not reveal their owner token, so the check compares the name of their worker.
+    /// Returns `true` if `owner` may be the owner of this grant. Terms and claims do not reveal their owner token, so
+    /// only the name of the worker is compared.
     fn is_ours(&self, holder: &Holder, owner: &str) -> bool {
         match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-/// The number of polls of one host within one true millisecond above which it is taken to be spinning.
+/// The number of polls of one host within one true millisecond above which the host counts as spinning.
 const SPINNING: u64 = 200_000;
 
-/// The process of one worker. It can be paused (SIGSTOP) and crashed (SIGKILL) as a whole. It also stands
-/// still whenever its machine does.
+/// The process of one worker. It can be paused (SIGSTOP) and crashed (SIGKILL) as a whole. It also stands still
+/// whenever its machine stands still.
 #[derive(Debug)]
 pub struct Host {
     name: Arc<str>,
@@ -53,7 +53,7 @@ impl State {
 }
 
 impl Host {
-    /// A running process without tasks.
+    /// Creates a running process without tasks.
     pub fn start(name: &str, truth: Truth, machine: Arc<Machine>) -> Arc<Self> {
         let state = State {
             crashed: false,
@@ -79,12 +79,12 @@ impl Host {
         &self.machine
     }
 
-    /// Stops every task at its current point. Time goes on, and messages that were sent still travel.
+    /// Stops every task at its current point. Time continues to pass, and messages that were sent still travel.
     pub fn pause(&self) {
         self.state().paused = true;
     }
 
-    /// Lets a paused process go on.
+    /// Lets a paused process continue.
     pub fn resume(&self) {
         let mut state = self.state();
         if std::mem::take(&mut state.paused) {
@@ -92,12 +92,12 @@ impl Host {
         }
     }
 
-    /// Stands still together with its machine, whose clocks stop too.
+    /// Stops the process together with its machine, whose clocks stop too.
     pub fn freeze(&self) {
         self.state().frozen = true;
     }
 
-    /// Goes on together with its machine.
+    /// Lets the process continue together with its machine.
     pub fn unfreeze(&self) {
         let mut state = self.state();
         if std::mem::take(&mut state.frozen) {
@@ -105,7 +105,7 @@ impl Host {
         }
     }
 
-    /// Stands still together with its machine, which sleeps.
+    /// Stops the process together with its machine, which goes to sleep.
     pub fn fall_asleep(&self) {
         self.state().asleep = true;
     }
@@ -118,21 +118,21 @@ impl Host {
         }
     }
 
-    /// Ends the process. From now on it sends nothing, so that a message posted by a `Drop` goes nowhere.
-    /// Then every task is dropped without another poll.
+    /// Ends the process. From now on the process sends no message, so that a message from a `Drop` implementation is
+    /// lost. After that, every task is dropped without another poll.
     pub fn crash(&self) {
         let mut state = self.state();
         state.crashed = true;
         Self::wake_all(state);
     }
 
-    /// Returns `true` if the process is gone, and its sockets with it.
+    /// Returns `true` if the process has crashed, so that its sockets are closed too.
     pub fn is_crashed(&self) -> bool {
         self.state().crashed
     }
 
-    /// Returns the time since which the process has run without a pause and with timers that are on time;
-    /// `None` if it does not run so. After a sleep of its machine that time is in the future, by one nap.
+    /// Returns the time since which the process has run without a pause and its timers have been on time. Returns
+    /// `None` if the process does not run. After a sleep of its machine, the time is one nap in the future.
     pub fn awake_since(&self) -> Option<Duration> {
         let state = self.state();
         (state.mode() == Mode::Running).then_some(state.awake_since)
@@ -143,7 +143,7 @@ impl Host {
         self.state().tasks.len()
     }
 
-    /// Takes the panic messages of tasks. A worker's task must not panic.
+    /// Removes and returns the panic messages of tasks. A worker's task must not panic.
     pub fn take_panics(&self) -> Vec<String> {
         std::mem::take(&mut self.state().panics)
     }
@@ -175,7 +175,7 @@ impl Host {
         wakers.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Stores `waker` to be woken after a pause or a crash, and returns whether the task may run.
+    /// Stores `waker`, which is called after a pause or a crash. Returns whether the task may run now.
     fn enter(&self, id: u64, waker: &Waker) -> Mode {
         let mut state = self.state();
         let now = self.truth.now();
@@ -227,7 +227,7 @@ impl Future for Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // Drop the work first: the task counts as alive until its work is gone.
+        // The work is dropped first, because the task counts as alive until its work no longer exists.
         self.work = None;
         self.host.state().tasks.remove(&self.id);
     }

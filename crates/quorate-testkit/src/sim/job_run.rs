@@ -1,4 +1,4 @@
-//! The runs of the second group, observed in true time; and the requests of an operator, with their answers.
+//! Observes the runs of the second group in true time, and the requests of an operator with their answers.
 
 use super::{Event, Host, Referee, invariant::MAJORITY};
 use quorate::{
@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-/// The time for which a boot clock that stood still may mislead its worker, by that clock.
+/// The time, by a worker's boot clock, for which that clock may mislead the worker after it has stood still.
 ///
-/// Until then the worker may not notice that a claim or a term has ended. No claim or term lasts longer.
+/// Within this time the worker may not notice that a claim or a term has ended. No claim or term lasts longer.
 const HELD_AT_MOST: Duration = Duration::from_secs(4);
 
 /// The start of a handler.
@@ -25,17 +25,17 @@ pub struct RunStart {
     pub worker: Arc<str>,
     /// The job's name.
     pub job: Arc<str>,
-    /// The time at which it was due; for a triggered run, the time of the request.
+    /// The time at which the run was due. For a triggered run, it is the time of the request.
     pub at: WallTime,
     /// The cause of the run.
     pub cause: RunCause,
-    /// The fencing token of the term or the claim under which it runs.
+    /// The fencing token of the term or the claim under which the run executes.
     pub token: u64,
     /// `true` if the worker considers that term or claim valid.
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The time by which the clocks of a majority of the servers were ahead of the true time, within the last
+    /// The time by which the clocks of a majority of the servers were ahead of the true time, within the last few
     /// seconds.
     pub ahead: Duration,
     /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether it still
@@ -54,7 +54,7 @@ pub struct Beside {
     pub run: u64,
     /// `true` if both runs are in the same process.
     pub same_process: bool,
-    /// The time for which its worker's process has run without a pause; `None` while the process is paused.
+    /// The time for which the process of this run's worker has run without a pause; `None` while the process is paused.
     pub awake_for: Option<Duration>,
     /// As [`RunStart::clock_stood`], for the worker of this run.
     pub clock_stood: bool,
@@ -63,13 +63,13 @@ pub struct Beside {
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// The handler's end.
+    /// The way in which the handler ended.
     pub end: HandlerEnd,
     /// The duration of the run, by its worker's boot clock.
     pub took: Duration,
-    /// `true` if it had been cancelled.
+    /// `true` if the run had been cancelled.
     pub stopped: bool,
-    /// `true` if it ran for at least its timeout.
+    /// `true` if the run lasted for at least its timeout.
     pub overdue: bool,
 }
 
@@ -87,15 +87,16 @@ impl RunEnd {
 /// The ways in which a handler ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerEnd {
-    /// It returned `Ok`.
+    /// The handler returned `Ok`.
     Done,
-    /// It returned an error, or panicked.
+    /// The handler returned an error, or panicked.
     Failed,
-    /// It marked itself as interrupted.
+    /// The handler marked its run as interrupted.
     Interrupted,
-    /// It was cancelled, and returned.
+    /// The handler was cancelled, and returned.
     Stopped,
-    /// It was dropped: its process, its scheduler, or its term or claim ended, or it went on past its timeout.
+    /// The handler was dropped, because its process, its scheduler, its term or its claim ended, or because it ran
+    /// longer than its timeout.
     Dropped,
 }
 
@@ -125,7 +126,7 @@ pub enum Told {
         /// The request's id.
         id: RequestId,
     },
-    /// It is unknown if the request was carried out.
+    /// The operator does not know whether the request was carried out.
     Unknown {
         /// The request's id; `None` if the operator dropped the request before an answer.
         id: Option<RequestId>,
@@ -146,7 +147,7 @@ impl Told {
     }
 }
 
-/// Guarantees that the simulation can judge although the library does not give them yet.
+/// Guarantees that a simulation can judge, beyond those that every plan judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// Two runs of an any-worker job are never active on two workers at once, unless its overlap rule allows it.
@@ -168,7 +169,7 @@ pub struct Promises {
     pub every_end_is_entered: bool,
 }
 
-/// The guarantees that the library gives.
+/// Returns the guarantees that the library gives.
 impl Default for Promises {
     fn default() -> Self {
         Self { overlap_across_workers: true, any_worker_pauses: true, ..Self::NONE }

@@ -5,17 +5,16 @@ use std::{
     time::Duration,
 };
 
-/// The behaviour of messages on every link: times in milliseconds, and chances in a thousand for each
-/// message.
+/// The behaviour of messages on every link. Times are in milliseconds, and chances are in a thousand for each message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConditions {
     /// The time that a message takes.
     pub delay: RangeInclusive<u64>,
-    /// The chance that it takes longer.
+    /// The chance that a message takes longer.
     pub stall: u64,
-    /// The time that it then takes.
+    /// The time that such a message takes.
     pub stalled: RangeInclusive<u64>,
-    /// The chance that a request never arrives, nor any later one on its connection.
+    /// The chance that a request is lost, together with all later requests on its connection.
     pub lose_request: u64,
     /// The chance that a reply never arrives.
     pub lose_reply: u64,
@@ -33,11 +32,10 @@ impl NetworkConditions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Arrives,
-    /// It runs, and its reply is lost.
+    /// The request runs, and its reply is lost.
     ReplyLost,
     Lost,
-    /// The sender's socket breaks. If the request `runs`, it does so later, and so do the requests behind
-    /// it.
+    /// The sender's socket breaks. If `runs` is set, the request still runs later, and so do the requests behind it.
     BreaksOff {
         runs: bool,
         later: Duration,
@@ -63,14 +61,14 @@ pub struct Directions {
 }
 
 impl Link {
-    /// A link that is open.
+    /// Creates an open link.
     pub fn new(truth: Truth, rng: SeedRng, conditions: NetworkConditions) -> Self {
         let road = Mutex::new((rng, conditions));
         Self { truth, road, there: ExecutionGate::open(), back: ExecutionGate::open() }
     }
 
-    /// Opens or cuts the directions. A message that meets a cut waits there until the cut ends, unless its
-    /// connection ends before. Requests of a connection that has ended still arrive.
+    /// Opens or cuts the directions of the link. A message that reaches a cut waits there until the cut ends, unless
+    /// its connection ends before that. Requests of a connection that has ended still arrive.
     pub fn set_open(&self, open: Directions) {
         self.there.set_open(open.there);
         self.back.set_open(open.back);
@@ -93,7 +91,7 @@ impl Link {
         self.back.pass().await;
     }
 
-    /// Returns the true time at which a message arrives that leaves now.
+    /// Returns the true time of arrival of a message that is sent now.
     pub(super) fn arrival(&self) -> Duration {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
         let (rng, conditions) = &mut *road;
@@ -101,7 +99,7 @@ impl Link {
         self.truth.now() + rng.millis(range.clone())
     }
 
-    /// Draws whether a push message of the server is lost, with the chance that a reply is.
+    /// Draws whether a push message of the server is lost. The chance is the same as for a reply.
     pub(super) fn loses_push(&self) -> bool {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
         let (rng, conditions) = &mut *road;

@@ -18,8 +18,8 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// Log messages of the library, each with the name under which it is counted: the log is the only place
-/// that reports these events.
+/// Log messages of the library, each with the name under which the message is counted. Only the log reports these
+/// events.
 const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
@@ -32,8 +32,8 @@ const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("the work failed; it has resigned", "work restarted"),
 ];
 
-/// The log target under which a leader reports that it has sealed the ledger, and the target of every end
-/// of a tick.
+/// Two log targets: the one under which a leader reports that it has sealed the ledger, and the one of every end of a
+/// tick.
 const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::scheduler::tick";
 
@@ -73,7 +73,7 @@ impl Subscriber for LogCapture {
         self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
     }
 
-    // The library opens no spans; if it ever does, this subscriber ignores them.
+    // The library opens no spans. If it ever opens one, this subscriber ignores it.
     fn new_span(&self, _span: &Attributes<'_>) -> Id {
         Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed))
     }
@@ -97,7 +97,7 @@ impl LogCapture {
                 let nodes: Vec<&str> = field("nodes").split('"').skip(1).step_by(2).collect();
                 self.referee.judge(&SimEvent::Sealed { term, nodes: &nodes });
             }
-            // The jobs of the second group have invariants of their own.
+            // The jobs of the second group are judged by invariants of their own.
             TICK if field("outcome") == "lost" && !self.pool.contains(field("job")) => {
                 let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
                 let (job, tick) = (field("job"), field("tick"));
@@ -112,7 +112,7 @@ impl LogCapture {
 struct Line {
     message: String,
     fields: String,
-    /// Each field except the message, without quotation marks.
+    /// Each field of the message except the text, without quotation marks.
     values: BTreeMap<&'static str, String>,
 }
 

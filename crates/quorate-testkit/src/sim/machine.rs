@@ -4,8 +4,8 @@ use std::{
     time::Duration,
 };
 
-/// The length of the naps in which the shipped environment sleeps. A timer that stood still while the
-/// machine slept fires at most this much late.
+/// The longest time for which the shipped environment sleeps before it reads the clock again. A timer that stood still
+/// while the machine slept fires late by at most this time.
 pub const NAP: Duration = Duration::from_millis(100);
 
 /// The machine of a worker's processes: its clocks, which outlive the processes, and its sleep.
@@ -51,14 +51,13 @@ impl Machine {
         self.state().wall.shows(self.truth.now())
     }
 
-    /// Returns the time that the boot clock showed when it last stood still, if it ever did. A request that
-    /// was sent when the clock showed this time or less may have been sent earlier than it says.
+    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. If a request
+    /// was sent when the clock showed this time or less, it may have been sent earlier than its time stamp says.
     pub fn stood_at(&self) -> Option<u64> {
         self.state().stood_at
     }
 
-    /// Waits for a timer that is set now for the time `nanos` of the boot clock; waits for `at_most` at the
-    /// longest.
+    /// Waits for a timer that is set now for the time `nanos` of the boot clock, but not longer than `at_most`.
     pub(super) async fn timer(self: Arc<Self>, nanos: u64, at_most: Duration, late: Duration) {
         let set = self.truth.now();
         let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
@@ -78,7 +77,7 @@ impl Machine {
         self.state().wall.step(by_millis);
     }
 
-    /// Stops the boot clock alone: the timers and the wall clock go on.
+    /// Stops the boot clock alone. The timers and the wall clock continue to run.
     pub fn stand(&self) {
         let now = self.truth.now();
         let mut state = self.state();
@@ -86,14 +85,14 @@ impl Machine {
         state.stood_at = Some(state.boot.shows(now));
     }
 
-    /// Stops every clock, as when a virtual machine is paused.
+    /// Stops every clock, as a virtual machine that is paused does.
     pub fn freeze(&self) {
         self.stand();
         let now = self.truth.now();
         self.state().wall.stand(now);
     }
 
-    /// Lets the clocks go on from where they stopped: the machine gets no notice that time has passed.
+    /// Lets the clocks continue from where they stopped. The machine gets no notice that time has passed.
     pub fn go_on(&self) {
         let now = self.truth.now();
         let mut state = self.state();
@@ -106,13 +105,13 @@ impl Machine {
         self.state().wall.set_right();
     }
 
-    /// Puts the machine to sleep: timers stop, clocks go on.
+    /// Puts the machine to sleep: timers stop, and clocks continue to run.
     pub fn fall_asleep(&self) {
         let now = self.truth.now();
         self.state().asleep_since.get_or_insert(now);
     }
 
-    /// Wakes the machine. Timers go on from where they stopped.
+    /// Wakes the machine. Timers continue from where they stopped.
     pub fn wake(&self) {
         let until = self.truth.now();
         let mut state = self.state();
@@ -126,9 +125,9 @@ impl Machine {
     }
 }
 
-/// Returns the time at which a timer fires that was set at `set` for `due`, on a machine that has slept
-/// meanwhile. The timer is a chain of naps; after each nap the process reads the clock. A nap that a sleep
-/// interrupts goes on afterwards.
+/// Returns the time at which a timer fires that was set at the time `set` for the time `due`, on a machine that has
+/// slept in between. The timer is a chain of naps, and after each nap the process reads the clock. A nap that a sleep
+/// interrupts continues afterwards.
 fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {
@@ -136,7 +135,7 @@ fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Du
             break; // It rang before.
         }
         let nap_left = if sleep.from < from {
-            // The machine fell asleep again in the nap that the last sleep had interrupted.
+            // The machine fell asleep again during the nap that the last sleep had interrupted.
             from - sleep.from
         } else {
             let napped = (sleep.from - from).as_nanos() % nap.as_nanos();

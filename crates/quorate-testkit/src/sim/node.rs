@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One server as seen by one worker's process, over a link with faults of its own.
+/// One server as the process of one worker sees it, over a link with faults of its own.
 #[derive(Debug)]
 pub struct SimNode {
     truth: Truth,
@@ -29,7 +29,7 @@ impl SimNode {
         Self { truth, host, link, server, trace, opened: AtomicU64::new(0) }
     }
 
-    /// Waits while one message travels to the server.
+    /// Waits for the time that one message takes to the server.
     async fn there(&self) {
         self.truth.reach(self.link.arrival()).await;
         self.link.open_there().await;
@@ -96,17 +96,17 @@ pub struct SimSession {
 }
 
 impl SimSession {
-    /// Sends `content` to the server, if the connection is up; returns its number.
+    /// Sends `content` to the server, if the connection is open. Returns the number of the message.
     fn put(&mut self, content: Content) -> Option<u64> {
         let connection = &self.connection;
-        // A crashed process has no network: messages from its destructors go nowhere.
+        // A crashed process has no network, so messages from its destructors are lost.
         if connection.host.is_crashed() || connection.is_deaf() {
             return None;
         }
         self.sent += 1;
         self.last_arrival = connection.link.arrival().max(self.last_arrival);
         let fate = connection.link.fate();
-        // The receiving task ends only with its connection.
+        // The task that receives these messages ends only with the connection, so the send cannot fail.
         let _ = self.messages.send(Message { number: self.sent, content, arrival: self.last_arrival, fate });
         Some(self.sent)
     }

@@ -8,42 +8,42 @@ use quorate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A way in which a server breaks the rules, to prove that the invariants notice.
+/// A way in which a server breaks the rules. Each proves that the invariants detect the violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
-    /// When it loses its memory it keeps its run id and its marker, and so its vote.
+    /// When the server loses its memory, it keeps its run id and its marker, and therefore still votes.
     Forgetful,
-    /// It runs requests that are past their `not_after`.
+    /// The server runs requests after their `not_after`.
     Timeless,
-    /// It grants a lease that another owner still holds.
+    /// The server grants a lease that another owner still holds.
     Generous,
-    /// It counts no grant: the fencing counter stands still.
+    /// The server counts no grant: the fencing counter stays the same.
     Uncounting,
-    /// It answers that a lease is released, and keeps it.
+    /// The server answers that a lease is released, and keeps the lease.
     Clinging,
-    /// It releases a lease for any caller.
+    /// The server releases a lease for any caller.
     Ruthless,
-    /// It raises a counter for any caller.
+    /// The server raises a counter for any caller.
     Obliging,
-    /// It starts a missing counter at one, and not at the time.
+    /// The server starts a missing counter at one, in place of the proposed time.
     Restarting,
-    /// It lowers a counter to the token of the owner that extends.
+    /// The server lowers a counter to the token of the owner that extends.
     Lowering,
-    /// It answers that a lease is extended, and never moves its deadline.
+    /// The server answers that a lease is extended, and does not change the end of the lease.
     Shortening,
-    /// It writes a record over one that the writer has not seen.
+    /// The server overwrites a record that the writer has not seen.
     Overwriting,
-    /// It accepts writes of terms older than the one that sealed.
+    /// The server accepts writes of terms older than the one that sealed the ledger.
     Unsealed,
-    /// It overwrites a final record.
+    /// The server overwrites a final record.
     Reopening,
-    /// It leaves the pause out of a job's row.
+    /// The server leaves the pause out of a job's row.
     Unpausing,
-    /// It prunes a history of everything.
+    /// The server removes all entries when it prunes a history.
     Shredding,
 }
 
-/// Runs a batch item by item, and disables around each item the rule that the fault breaks.
+/// Runs a batch item by item. For each item, disables the rule that the fault breaks.
 pub(super) fn run(
     store: &mut MemoryStore,
     batch: &Batch,
@@ -148,7 +148,7 @@ impl Liar<'_> {
         reply
     }
 
-    /// Removes from the ledger the state that would make it refuse the next write.
+    /// Removes from the ledger the state that would make the server refuse the next write.
     fn tamper(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
         let Ok(mut state) = self.store.ledger(ledger);
         let LedgerState { term, records, .. } = &mut state;

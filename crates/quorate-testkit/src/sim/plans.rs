@@ -1,7 +1,7 @@
 use super::{Plan, Promises};
 use std::time::Duration;
 
-/// The plans under which every seed must pass: the name, with which a failure can be replayed, and the purpose.
+/// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
 pub const PLANS: [(&str, &str); 8] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
     ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
@@ -19,7 +19,8 @@ pub const PLANS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Plans that judge more than Quorate promises. They show which violations then occur, and run only by name.
+/// Plans that judge more than Quorate guarantees. They show which violations then occur. They run only when they are
+/// named.
 pub const OPEN_PLANS: [(&str, &str); 2] = [
     (
         "mistaken-and-forgotten",

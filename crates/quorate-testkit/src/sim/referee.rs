@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 
-/// A leader has received answers from a majority within its TTL, of three seconds at most: older readings
-/// of the servers' clocks decide nothing.
+/// The longest age of a reading of the servers' clocks that can still matter: a leader has received answers from a
+/// majority within its TTL, which is three seconds at most.
 const RECENTLY: Duration = Duration::from_secs(5);
 
 /// The observer that sees the true time and every event, and checks them against the invariants.
@@ -57,15 +57,16 @@ struct Job {
     resource: Resource,
     token: u64,
     what: Arc<str>,
-    /// The number of the grant, unique in this run.
+    /// The number of the grant, unique within the run.
     held: u64,
-    /// The time that the worker's boot clock showed when it last stood still, before the grant was last
-    /// known to be within the guarantee; `None` if the grant has never been within it since the work began.
+    /// The time that the worker's boot clock showed when it last stood still; the inner value is `None` if it never
+    /// did. This is the state at the moment when the grant was last known to be within the guarantee. The outer value
+    /// is `None` if the grant has never been within the guarantee since the work began.
     stood_before: Option<Option<u64>>,
 }
 
 impl State {
-    /// Returns a number that is unique in this run.
+    /// Returns a number that is unique within the run.
     fn next(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -107,8 +108,8 @@ impl TickRun {
 
 impl Drop for TickRun {
     fn drop(&mut self) {
-        // A run that is dropped under a term that goes on has timed out. (A term asks its runs to stop a
-        // grace before its end.)
+        // A run that is dropped while its term continues has timed out. (A term asks its runs to stop one grace period
+        // before its end.)
         let goes_on = |term: &Term| term.is_valid() && !term.step_down_token().is_cancelled();
         let timed_out = self.tick.term().is_some_and(goes_on);
         let timed_out = timed_out.then_some(RunOutcome::Itself);
@@ -124,7 +125,7 @@ impl Drop for TickRun {
 }
 
 impl Referee {
-    /// A referee with every invariant, for workers that agree on `setup`.
+    /// Creates a referee with every invariant, for workers that agree on `setup`.
     pub fn new(truth: Truth, trace: Trace, setup: QuorumConfig) -> Arc<Self> {
         let state = State {
             invariants: all(),
@@ -147,20 +148,20 @@ impl Referee {
         })
     }
 
-    /// From now on judges no invariant that rests on an assumption about time.
+    /// Stops judging the invariants that rest on an assumption about time.
     pub fn judge_only_what_needs_no_time(&self) {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
     }
 
-    /// Stops judging the jobs of the second group except for *starts*: the memory and the histories of servers whose clocks step by
-    /// up to an hour end at other times than the invariants compute.
+    /// Stops judging the jobs of the second group, except for *starts*. If servers' clocks step by up to an hour, the
+    /// servers' memories and histories end at other times than the invariants compute.
     pub(super) fn judge_only_starts_of_the_second_group(&self) {
         let names = ["runs", "requests", "histories"];
         self.state().invariants.retain(|invariant| !names.contains(&invariant.name()));
     }
 
-    /// From now on does not excuse a worker whose clock stood still, to prove that the invariants would
-    /// notice.
+    /// Stops excusing workers whose boot clock stood still. This proves that the invariants detect the effects of such
+    /// a clock.
     pub fn excuse_no_clock(&self) {
         self.excuses_none.store(true, Ordering::Relaxed);
     }
@@ -171,13 +172,13 @@ impl Referee {
         *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
     }
 
-    /// Judges an event, and then all beliefs of this moment.
+    /// Judges an event, and then the beliefs of all workers at this moment.
     pub fn tell(&self, event: &Event<'_>) {
         self.judge(event);
         self.look();
     }
 
-    /// Records that a server ran a batch, all at one moment.
+    /// Records that a server ran all requests of a batch at one moment.
     pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             self.judge(&Event::Ran { node, request, reply });
@@ -186,7 +187,7 @@ impl Referee {
         self.look();
     }
 
-    /// Judges all beliefs of this moment.
+    /// Judges the beliefs of all workers at this moment.
     pub fn look(&self) {
         let now = self.truth.now();
         let held = self.state().held.clone();
@@ -196,7 +197,7 @@ impl Referee {
         self.judge(&Event::Looked(&beliefs));
     }
 
-    /// Ends the excuse of work under a grant that a majority has extended since its worker's clock went on.
+    /// Ends the excuse for work under each grant that a majority has extended since its worker's clock runs again.
     fn restore(&self, beliefs: &[Belief]) {
         let sound = |job: &Job| {
             let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);
@@ -213,7 +214,7 @@ impl Referee {
     /// Records that a worker's code has received `lease`.
     pub fn granted(&self, host: &Arc<Host>, lease: Lease) -> Arc<Held> {
         let (resource, token) = (lease.resource().clone(), lease.token().get());
-        // The builder's default, which no worker changes.
+        // This is the default of the builder, which no worker changes.
         let grace = lease.ttl() / 5;
         self.holds(host, Holder::Lease(Arc::new(lease)), resource, token, grace)
     }
@@ -314,15 +315,15 @@ impl Referee {
         TickRun { work, tick: tick.clone(), end: None }
     }
 
-    /// Returns the amount by which the clocks of a majority of the servers were ahead of the true time,
-    /// within [`RECENTLY`].
+    /// Returns the largest amount by which the clocks of a majority of the servers were ahead of the true time, within
+    /// [`RECENTLY`].
     fn most_were_ahead(&self) -> Duration {
         let mut ahead = self.servers_ahead();
         ahead.sort_unstable_by(|one, other| other.cmp(one));
         ahead.get(MAJORITY - 1).copied().unwrap_or_default()
     }
 
-    /// Returns by how much the clock of each server was ahead of the truth, within [`RECENTLY`].
+    /// Returns for each server the largest amount by which its clock was ahead of the true time, within [`RECENTLY`].
     pub(super) fn servers_ahead(&self) -> Vec<Duration> {
         let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
         servers.map(|server| server.was_ahead(RECENTLY)).collect()
@@ -386,7 +387,7 @@ impl Referee {
             .map(|belief| belief.token)
     }
 
-    /// Records that the process `host` is gone, and its beliefs with it.
+    /// Records that the process `host` has crashed, so that its beliefs no longer exist.
     pub fn process_gone(&self, host: &Arc<Host>) {
         let held = self.state().held.clone();
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {
@@ -395,7 +396,7 @@ impl Referee {
         self.state().held.retain(|held| !held.is_over());
     }
 
-    /// Counts something that the simulation is meant to reach.
+    /// Counts an event that the simulation is meant to reach.
     pub fn count(&self, what: &str) {
         let mut state = self.state();
         match state.coverage.get_mut(what) {
@@ -409,7 +410,7 @@ impl Referee {
         self.violate(what.to_owned());
     }
 
-    /// Returns the first violation, and the number of times that each counted thing was reached.
+    /// Returns the first violation, and the number of times that each counted event happened.
     pub fn verdict(&self) -> (Option<String>, BTreeMap<String, u64>) {
         let state = self.state();
         let mut coverage = state.coverage.clone();
@@ -425,7 +426,7 @@ impl Referee {
         Some(Belief { clock_stood: excused, ..belief })
     }
 
-    /// Judges an event only. Unlike [`tell`](Self::tell), it does not judge the beliefs of this moment.
+    /// Judges an event only. Unlike [`tell`](Self::tell), does not judge the beliefs of this moment.
     pub(super) fn judge(&self, event: &Event<'_>) {
         let now = self.truth.now();
         let mut found = Vec::new();
@@ -452,7 +453,7 @@ impl Referee {
     }
 }
 
-/// Returns the name of a request's kind and its result.
+/// Returns the name of a request's kind, and the name of the reply's kind.
 fn outcome(request: &Request, reply: &Reply) -> String {
     let mut text = Name::of(request);
     text.push(' ');
@@ -470,7 +471,7 @@ struct Name(String);
 impl Name {
     fn of(variant: &dyn fmt::Debug) -> String {
         let mut name = Self(String::new());
-        // An error means that the name is complete.
+        // An error means that the name is complete, since writing stops at the delimiter.
         let _ = fmt::write(&mut name, format_args!("{variant:?}"));
         name.0
     }

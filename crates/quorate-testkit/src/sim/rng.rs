@@ -1,7 +1,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Random numbers from a seed (splitmix64). The generator is our own and not a crate's: a seed that once
-/// failed must still fail after every update of dependencies.
+/// Random numbers from a seed (splitmix64). The generator is part of this crate, so that a seed that once failed still
+/// fails after every update of dependencies.
 #[derive(Clone, Debug)]
 pub struct SeedRng(u64);
 
@@ -9,7 +9,7 @@ impl SeedRng {
     /// Returns the stream named `label` of `seed`. Streams are independent: one more draw in one part of
     /// the simulation leaves the other parts unchanged.
     pub fn new(seed: u64, label: &str) -> Self {
-        // FNV-1a over the label; the multiplication separates neighbouring seeds.
+        // This is FNV-1a over the label. The multiplication separates seeds that are close to each other.
         let start = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self(label.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
     }
@@ -50,7 +50,7 @@ impl SeedRng {
         self.millis(0..=top)
     }
 
-    /// Returns `true` with a probability of `per_mille` in a thousand.
+    /// Returns `true` with a probability of `per_mille` / 1,000.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.number(0..=999) < per_mille
     }
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(draw(7, "net"), draw(7, "net"));
         assert_ne!(draw(7, "net"), draw(8, "net"));
         assert_ne!(draw(7, "net"), draw(7, "worker"));
-        // Pinned: a change here makes every seed in every old report meaningless.
+        // Regression: these values must never change. A change would make every seed in every old report meaningless.
         assert_eq!(SeedRng::new(1, "pin").bits(), 8_608_811_249_459_458_844);
     }
 

@@ -17,19 +17,20 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The time that a worker may take to end its work, and that a quorum may take to close.
+/// The longest time that a worker may take to end its work, and that a quorum may take to close.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
-/// The longest time of a worker's acquires without faults: of its first (it may have yet to learn that
-/// nodes forgot, and tries again after 100 ms), and of each later one.
+/// The longest time of a worker's acquires in the fault-free phase: of its first one, and of each later one. The first
+/// takes longer, because the worker may still have to learn that nodes forgot, and tries again after 100 ms.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
-/// The index of the operator among the processes: after the workers.
+/// The index of the operator among the processes, which follows those of the workers.
 const OPERATOR: usize = WORKERS;
 /// The number of nodes in a list that lacks some.
 const FEWER_NODES: usize = 3;
-/// The longest time until one of three workers that try at once has the lock, and the others know.
+/// The longest time until one of three workers that try at the same time has acquired the lock, and the others have
+/// noticed that.
 const RUSH: Duration = Duration::from_millis(300);
 
 /// The result of one run.
@@ -39,11 +40,11 @@ pub struct Outcome {
     pub seed: u64,
     /// The events, line by line.
     pub trace: Vec<String>,
-    /// The number of times that each counted thing was reached, by its name.
+    /// The number of times that each counted event happened, by the name of the event.
     pub coverage: BTreeMap<String, u64>,
-    /// The first violation.
+    /// The first violation of an invariant.
     pub violation: Option<String>,
-    /// The true time that passed.
+    /// The simulated true time of the run.
     pub simulated: Duration,
 }
 
@@ -236,22 +237,22 @@ impl Run {
         }
     }
 
-    /// Waits until the quarantines are over and the last TTL has passed; then every worker acquires the
+    /// Waits until the quarantines are over and the last TTL has passed. After that, lets every worker acquire the
     /// lease in turn.
     async fn prove_liveness(&mut self) {
-        // Releases were kept for servers that were away: after a back-off and a handshake they have been
-        // sent.
+        // Workers still have releases for servers that were unreachable. After the back-off and a handshake, they have
+        // sent these releases.
         self.truth.pass(RELEASED_IN).await;
         let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        // A resign request is stored for its time, even if its worker has died.
+        // A resign request is stored for its full lifetime, even if its worker has crashed.
         self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::ResignRequest
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
-        // A driver that was backing off needs a second to see its server; the wait is over only then.
+        // A driver that was in back-off needs a second until it sees its server. The wait is over only after that.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
         self.check_for_leftover_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
@@ -280,8 +281,8 @@ impl Run {
         self.contend().await;
     }
 
-    /// Lets all workers try at one moment. They repeat votes that are split, so one of them acquires the
-    /// lock.
+    /// Lets all workers try to acquire a lock at one moment. They repeat votes that are split, so one of them acquires
+    /// the lock.
     async fn contend(&self) {
         let began = self.truth.now();
         let attempts = self.workers.iter().flatten().map(|process| async move {
@@ -299,21 +300,21 @@ impl Run {
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Lets another worker drop an attempt at some moment of its round. The keys that it set must soon be
+    /// Lets another worker drop an attempt at some moment of its round. The keys that the attempt set must soon be
     /// gone.
     async fn give_up(&self, turn: usize) {
         let Some(process) = &self.workers[(turn + 1) % WORKERS] else { return };
         let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2));
         let moment = Duration::from_millis(turn as u64 % 5);
         tokio::select! { biased;
-            // The attempt won before that moment: the result is dropped all the same.
+            // The attempt won before that moment. The result is dropped nevertheless.
             _ = lock.try_acquire() => {}
             () = self.truth.pass(moment) => {}
         }
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Closes everything, and checks that nothing is left.
+    /// Closes all quorums, and checks that no task and no key is left.
     async fn end(&mut self) {
         let operator = self.operator.take().map(|(process, _)| process);
         for process in std::mem::take(&mut self.workers).into_iter().flatten().chain(operator) {
@@ -401,8 +402,8 @@ impl Run {
         self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
         self.referee.process_gone(&process.host);
-        // The runtime drops its tasks when it next polls them; the check at the end of the run looks for
-        // them.
+        // The runtime drops the tasks of the process when it next polls them. The check at the end of the run counts
+        // those that are left.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
         #[expect(
             clippy::disallowed_methods,
@@ -438,9 +439,9 @@ impl Run {
     }
 }
 
-/// Returns the longest time for which a key may outlive a crashed worker. A request that the worker sent
-/// just before the crash runs within the node timeout or not at all, by a server's clock that may drift,
-/// and step once. The key that it sets ends with the longest TTL.
+/// Returns the longest time for which a key may outlive a crashed worker. A request that the worker sent just before
+/// the crash runs within the node timeout or not at all. That timeout is measured by a server's clock, which may drift,
+/// and step once. The key that the request sets ends after the longest TTL.
 fn keys_of_a_crashed_worker_end_in(setup: &QuorumConfig) -> Duration {
     (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
 }
@@ -456,7 +457,8 @@ fn process_gone(referee: &Referee, process: &Process) {
 mod tests {
     use super::*;
 
-    /// A key that outlives a crashed worker for longer than its last request can have set it is a leftover.
+    /// After a crash, a key may be stored only as long as the worker's last request can have set it. A key that is
+    /// stored longer is a leftover.
     #[test]
     fn a_crash_excuses_a_key_only_as_long_as_the_last_request_can_have_set_it() {
         let setup = Plan::default().setup;

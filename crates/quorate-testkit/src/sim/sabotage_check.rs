@@ -1,22 +1,23 @@
 use super::{Outcome, Plan, simulate, simulate_untraced};
 use std::ops::Range;
 
-/// A plan that must hold, and the same plan with one mechanism left out, which must break an invariant.
+/// A plan under which all invariants must hold, and the same plan with one mechanism left out, which must break an
+/// invariant.
 ///
-/// Both are run on the *same* seed: a violation proves something of the mechanism only if that very history holds
-/// with the mechanism in its place.
+/// Both plans run on the *same* seed. A violation shows that the mechanism matters only if the same history, with the
+/// mechanism included, breaks no invariant.
 #[derive(Clone, Debug)]
 pub struct SabotageCheck<'a> {
-    /// The plan with every mechanism in its place.
+    /// The plan with every mechanism.
     pub sound: &'a Plan,
     /// The plan without the mechanism.
     pub sabotaged: &'a Plan,
-    /// The name of the invariant that must break; after `: `, a part of its message, if only that message
-    /// counts.
+    /// The name of the invariant that must break. If only one message of the invariant counts, `: ` and a part of this
+    /// message follow.
     pub breaks: &'a str,
 }
 
-/// The first seed that breaks the invariant without the mechanism, and holds with it.
+/// The first seed that breaks the invariant without the mechanism, and that breaks none with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The seed.
@@ -25,10 +26,10 @@ pub struct Difference {
     pub violation: String,
 }
 
-/// Why a mechanism has not been shown to matter.
+/// The reason why a mechanism has not been shown to matter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoDifference {
-    /// The invariant never breaks.
+    /// The invariant breaks under no seed.
     #[error("{breaks} holds in all {seeds} seeds although the mechanism is left out")]
     NeverBreaks {
         /// The invariant.
@@ -36,7 +37,7 @@ pub enum NoDifference {
         /// The number of seeds that were run.
         seeds: u64,
     },
-    /// The first seed that breaks it breaks an invariant with the mechanism in its place as well.
+    /// The first seed that breaks the invariant breaks an invariant with the mechanism as well.
     #[error(
         "seed {seed} breaks {breaks} without the mechanism, but it does not hold with the mechanism either: {sound}"
     )]
@@ -45,7 +46,7 @@ pub enum NoDifference {
         seed: u64,
         /// The invariant that breaks without the mechanism.
         breaks: String,
-        /// The violation with the mechanism in its place.
+        /// The violation under the plan with every mechanism.
         sound: String,
     },
 }
@@ -54,7 +55,8 @@ impl SabotageCheck<'_> {
     /// Runs the sabotaged plan until a seed breaks the invariant, then runs the sound plan on that one seed.
     ///
     /// # Errors
-    /// [`NoDifference`]: no seed breaks the invariant, or the first one that does is not sound without the sabotage.
+    /// [`NoDifference`]: no seed breaks the invariant, or the first seed that does breaks an invariant of the sound
+    /// plan too.
     pub fn find(&self, seeds: Range<u64>) -> Result<Difference, NoDifference> {
         let count = seeds.end.saturating_sub(seeds.start);
         let found = seeds.into_iter().find_map(|seed| Some((seed, self.broken(seed)?)));
@@ -68,7 +70,8 @@ impl SabotageCheck<'_> {
         }
     }
 
-    /// The line of the trace that reports the violation, if the sabotaged plan has one under this seed.
+    /// Returns the line of the trace that reports the violation, if the sabotaged plan breaks the invariant under this
+    /// seed.
     pub fn broken(&self, seed: u64) -> Option<String> {
         let Outcome { trace, .. } = simulate(seed, self.sabotaged);
         let (invariant, how) = self.breaks.split_once(": ").unwrap_or((self.breaks, ""));

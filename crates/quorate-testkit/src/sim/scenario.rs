@@ -12,15 +12,15 @@ pub const WORKERS: usize = 3;
 
 /// The largest rate error of a clock, in millionths. It keeps any two clocks within `drift_rate` of each other.
 const RATE_PPM: i64 = 4_900;
-/// The largest offset of a wall clock from the true time at the start, for three seeds of four.
+/// The largest offset of a wall clock from the true time when a run begins. It applies to three seeds of four.
 const WALL_OFFSET_MS: i64 = 200;
-/// The largest offset of a wall clock from the true time at any moment, for the fourth seed.
+/// The largest offset of a wall clock from the true time at any moment. It applies to the fourth seed.
 ///
-/// Many clocks reach it and none exceeds it: two wall clocks are at most `max_clock_offset` apart.
+/// Many clocks reach this offset and none exceeds it, so two wall clocks are at most `max_clock_offset` apart.
 const EDGE_MS: i64 = 500;
-/// An upper bound on the length of a run.
+/// The upper limit of the length of a run.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
-/// The true wall time at the beginning, in milliseconds.
+/// The true wall time when a run begins, in milliseconds since the epoch.
 const EPOCH_MS: i64 = 1_700_000_000_000;
 /// Returns the time that a correct wall clock shows at the true time `at`.
 pub(super) fn true_wall(at: Duration) -> WallTime {
@@ -33,7 +33,8 @@ const STEP_MS: i64 = 95;
 const STEP_APART: Duration = Duration::from_secs(9);
 /// The largest step of a wall clock in plans whose steps exceed every tolerance, in milliseconds.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
-/// The time before which no clock steps far: every worker must first have observed the servers for `max_ttl`.
+/// The time before which no clock makes a large step, because every worker must first have observed the servers for
+/// `max_ttl`.
 const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 
 /// The properties of a simulation that do not depend on the seed.
@@ -45,36 +46,37 @@ pub struct Plan {
     pub node_fault: Option<NodeFault>,
     /// The length of the phase in which faults happen.
     pub length: Duration,
-    /// Lets servers' clocks step, by what `clock_step_allowance` permits.
+    /// Lets servers' clocks step, by no more than `clock_step_allowance` permits.
     pub steps: bool,
-    /// Lets servers' clocks step by hours and stand still. Then the invariants that depend on time are not
-    /// judged, and no server forgets.
+    /// Lets servers' clocks step by hours and stand still. In such a plan no invariant that depends on time is judged,
+    /// and no server forgets.
     pub wild_clocks: bool,
-    /// Lets the clocks of one or two servers step far ahead; they are the same servers throughout the run.
+    /// Lets the clocks of one or two servers step far ahead. They are the same servers throughout the run.
     ///
-    /// Every worker receives replies from these servers again and again: the links to them stay open, they
-    /// forget nothing, and the workers keep running and are never paused for long.
+    /// Every worker receives replies from these servers again and again. For that, the links to these servers stay
+    /// open, the servers forget nothing, and the workers keep running and are never paused for long.
     pub far_steps: bool,
-    /// Lets workers' boot clocks stand still.
+    /// Lets workers' boot clocks stand still for some time.
     pub stands: bool,
-    /// Accepts no stopped boot clock as an excuse, to prove that the invariants detect its effects.
+    /// Excuses no violation because of a boot clock that stood still. This proves that the invariants detect the
+    /// effects of such a clock.
     pub excuse_no_clock: bool,
-    /// Lets workers start with another node list, or another `max_ttl`.
+    /// Lets workers start by mistake with another node list, or another `max_ttl`.
     pub mistakes: bool,
     /// Lets only one server forget, chosen by the seed. The other servers keep their data.
     pub one_forgets: bool,
     /// The number of faults in a thousand that are crashes of one to three servers, in addition to the crashes
     /// that every plan draws.
     pub crashes: u64,
-    /// The number of data losses in a thousand in which a crashed server comes back with an old snapshot, and
-    /// so with old counters. In the others it comes back empty.
+    /// The number of data losses in a thousand in which a crashed server comes back with an old snapshot, and so with
+    /// old counters. After the other data losses, the server comes back empty.
     pub snapshots: u64,
-    /// Guarantees that are judged in addition to those that the library gives today.
+    /// Guarantees that are judged in addition to those that the library gives.
     pub promises: Promises,
-    /// The time for which workers' timers sleep before they read the clock again.
+    /// The longest time for which a worker's timer sleeps before it reads the clock again.
     pub naps: Duration,
-    /// The delay by which a worker's timers may be late though its process runs. The timers of the shipped code
-    /// are never late.
+    /// The delay by which a worker's timers may fire late although the worker's process runs. The timers of the shipped
+    /// code never fire late.
     pub oversleep: Duration,
 }
 
@@ -107,7 +109,7 @@ impl Default for Plan {
     }
 }
 
-/// Everything that a seed decides before the run begins.
+/// All that a seed decides before the run begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// The seed.
@@ -118,11 +120,11 @@ pub struct Scenario {
     pub operator: (SimClock, SimClock),
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
-    /// The conditions for messages until the faults end.
+    /// The network conditions for messages until the faults end.
     pub weather: NetworkConditions,
     /// The faults and the times at which they happen, in order.
     pub faults: Vec<(Duration, Fault)>,
-    /// When the faults end.
+    /// The time when the faults end.
     pub length: Duration,
 }
 
@@ -130,7 +132,7 @@ impl Scenario {
     /// Derives the scenario of `plan` for `seed`.
     pub fn new(seed: u64, plan: &Plan) -> Self {
         let mut rng = SeedRng::new(seed, "scenario");
-        // A separate random stream, so that the other draws of a seed do not depend on this one.
+        // This draw uses a random stream of its own, so that the other draws of a seed do not depend on it.
         let edge = SeedRng::new(seed, "wall clocks").chance(250);
         let workers = (0..WORKERS).map(|_| machine(&mut rng, edge)).collect();
         let servers: Vec<_> = (0..NODES).map(|_| machine(&mut rng, edge).1).collect();
@@ -148,9 +150,9 @@ impl Scenario {
         faults.step_far();
         let mut faults = faults.made;
         faults.retain(|(at, _)| *at < plan.length);
-        // A stable sort: of two faults at one time, the one that was drawn first happens first.
+        // The sort is stable: of two faults at one time, the one that was drawn first happens first.
         faults.sort_by_key(|(at, _)| *at);
-        // A separate random stream, so that the other clocks do not depend on this draw.
+        // This draw uses a random stream of its own, so that the other clocks do not depend on it.
         let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
         Self { seed, workers, operator, servers, weather, faults, length: plan.length }
     }
@@ -158,7 +160,7 @@ impl Scenario {
 
 /// Draws a boot clock and a wall clock that run at the same rate.
 fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
-    // The extreme rates are drawn often: they test the safety margins.
+    // The extreme rates are drawn often, because they test the safety margins.
     let rate = match rng.number(0..=3) {
         0 => -RATE_PPM,
         1 => RATE_PPM,
@@ -199,8 +201,8 @@ struct Faults<'a> {
     plan: &'a Plan,
     /// The server that may forget, in plans where only one does.
     forgetful: usize,
-    /// Lets workers' wall clocks be set to any time. This is so for one seed of four only, because the library
-    /// does not promise then when a tick is due.
+    /// Lets workers' wall clocks be set to any time. This applies to one seed of four only, because with such clocks
+    /// the library does not promise when a tick is due.
     astray: bool,
     /// Lets wall clocks be as far apart as `max_clock_offset` permits.
     edge: bool,
@@ -212,7 +214,7 @@ struct Faults<'a> {
 }
 
 impl Faults<'_> {
-    /// Draws one fault that begins at `at`, and its end.
+    /// Draws one fault that begins at `at`, and the end of the fault.
     fn draw(&mut self, at: Duration) {
         let (node, worker) = (self.rng.index(NODES), self.rng.index(WORKERS));
         if self.rng.chance(self.plan.crashes) {
@@ -253,7 +255,7 @@ impl Faults<'_> {
         }
     }
 
-    /// Lets one to three servers crash, and come back with the data that the plan lets them keep.
+    /// Draws a crash of one to three servers. They come back with the data that the plan lets them keep.
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
             if self.rng.chance(100) && self.may_forget(node) {
@@ -266,7 +268,8 @@ impl Faults<'_> {
             let memory = match self.rng.number(0..=999) {
                 _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
-                // A server that is configured as durable comes back with all its data, or with a new disk.
+                // A server that is configured as durable loses data only with its disk. It comes back with all its
+                // data, or with a new disk.
                 _ if self.plan.setup.durable => Memory::Empty,
                 _ if self.rng.chance(self.plan.snapshots) => Memory::Snapshot,
                 _ => Memory::Empty,
@@ -283,7 +286,7 @@ impl Faults<'_> {
         }
     }
 
-    /// Returns the longest time for which a worker may be paused, in milliseconds.
+    /// Returns the longest time for which this plan may pause a worker, in milliseconds.
     fn away_ms(&self) -> u64 {
         if self.plan.far_steps { 900 } else { 4_500 }
     }
@@ -301,13 +304,13 @@ impl Faults<'_> {
         };
         self.lasting(at, Fault::CrashWorker(worker), Fault::StartWorker(worker, mistake), 1..=2_000);
         if mistake.is_some() {
-            // Later an operator corrects the mistake.
+            // An operator corrects the mistake later.
             let found = at + self.rng.millis(2_500..=9_000);
             self.lasting(found, Fault::CrashWorker(worker), Fault::StartWorker(worker, None), 1..=1_000);
         }
     }
 
-    /// Splits the network into halves. Neither half needs to contain a majority of the servers.
+    /// Draws a partition of the network into halves. It may leave neither half with a majority of the servers.
     fn part(&mut self, at: Duration) {
         let mut draw = |_| self.rng.chance(500);
         let halves = Halves { workers: [(); WORKERS].map(&mut draw), nodes: [(); NODES].map(draw) };
@@ -316,7 +319,7 @@ impl Faults<'_> {
         self.lasting(at, begin, end, 50..=4_000);
     }
 
-    /// Steps a worker's wall clock, by seconds or by hours.
+    /// Draws a step of a worker's wall clock, by seconds or by hours.
     fn step_worker(&mut self, at: Duration, worker: usize) {
         let far = [1_500, 60_000, FAR_STEP_MS][self.rng.index(3)];
         let by = self.rng.signed(-far..=far);
@@ -341,7 +344,7 @@ impl Faults<'_> {
         }
     }
 
-    /// Steps the clocks of some servers at one moment, as a common time source would.
+    /// Draws a step of the clocks of some servers at one moment, as a common time source would cause it.
     fn step(&mut self, at: Duration) {
         let wild = self.plan.wild_clocks && self.rng.chance(700);
         let far = if wild { [1_500, 60_000, FAR_STEP_MS][self.rng.index(3)] } else { STEP_MS };
@@ -361,7 +364,7 @@ impl Faults<'_> {
         }
     }
 
-    /// Steps the clocks of one or two servers ahead, at one moment or at two moments. Removes the faults that
+    /// Draws steps of the clocks of one or two servers ahead, at one moment or at two moments. Removes the faults that
     /// would keep a worker from receiving replies of these servers.
     fn step_far(&mut self) {
         if !self.plan.far_steps {
@@ -377,7 +380,7 @@ impl Faults<'_> {
                 let by = self.rng.signed(1_000..=far);
                 self.made.push((at + self.rng.millis(0..=apart), Fault::StepServer(node, by)));
             }
-            // The next step comes once the server votes again.
+            // The next step comes only after the server votes again.
             at += self.plan.setup.quarantine() + self.rng.millis(1_500..=6_000);
         }
     }
@@ -387,7 +390,7 @@ impl Faults<'_> {
         self.made.push((at + self.rng.millis(millis), end));
     }
 
-    /// Steps a server's clock if it stays within [`EDGE_MS`]. Returns `true` if it did.
+    /// Steps a server's clock if the clock stays within [`EDGE_MS`]. Returns `true` if it has stepped.
     fn may_step(&mut self, node: usize, by: i64) -> bool {
         let wall = &mut self.walls[node];
         let start = wall.start_nanos.saturating_add_signed(by * 1_000_000);
@@ -435,7 +438,7 @@ mod tests {
         assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
     }
 
-    /// Wall clocks that may be `max_clock_offset` apart reach that limit and do not exceed it.
+    /// Wall clocks that may be `max_clock_offset` apart reach that limit, and never exceed it.
     #[test]
     fn wall_clocks_reach_the_edge_and_stay_within_it() {
         let plan = Plan::default();

@@ -14,24 +14,25 @@ use std::{
     time::Duration,
 };
 
-/// The interval between the snapshots that a server may come back with.
+/// The time between two snapshots, with which a server may come back after a crash.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
-/// The time for which a server that forgot must not vote: longer than any lease that it may have forgotten.
+/// The time for which a server that forgot must not vote. It is longer than any lease that the server may have
+/// forgotten.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
-/// A step of a server's clock larger than this is outside of the plan's margins. The node must then not
-/// count until every lease that the step ended early would have ended anyway.
+/// The largest step of a server's clock that the plan's margins cover. After a larger step, the node must not count
+/// until every lease that the step ended early would have ended anyway.
 const FAR: Duration = Duration::from_millis(100);
 
 /// The data that a server has left after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Nothing.
+    /// No data.
     Empty,
-    /// The snapshot that it wrote to disk some seconds before, with its marker and its counters.
+    /// The snapshot that the server wrote to disk some seconds before, with its marker and its counters.
     Snapshot,
-    /// Everything that it has acknowledged: an append-only file that is written before each answer.
+    /// All data that the server has acknowledged, as with an append-only file that is written before each answer.
     Kept,
 }
 
@@ -50,8 +51,8 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     clock: AdjustableClock,
-    /// The amounts by which the clock was ahead of the true time whenever it was changed, each with the end
-    /// of its period.
+    /// For each period between two changes of the clock: the amount by which the clock was ahead of the true time, and
+    /// the end of the period.
     ahead: Vec<(Duration, Duration)>,
     /// The time when the clock was last set forward by more than any plan's margins allow.
     astray: Option<Duration>,
@@ -69,8 +70,8 @@ impl State {
         true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000))
     }
 
-    /// Returns the most that the clock was ahead within `within` before `now`. Between two changes a clock
-    /// drifts one way and by little, so the ends of a period are its extremes.
+    /// Returns the largest amount by which the clock was ahead in the time `within` before `now`. Between two changes a
+    /// clock drifts slowly and in one direction, so the extremes are at the ends of a period.
     fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
         let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
         recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)
@@ -78,7 +79,7 @@ impl State {
 }
 
 impl Server {
-    /// Starts an empty server. Its clock starts at `clock`. It reports whether it is `durable`.
+    /// Starts an empty server whose clock begins at `clock`. The server reports `durable` as its durability.
     pub fn start(
         name: &str,
         truth: Truth,
@@ -106,12 +107,12 @@ impl Server {
 
     // --- faults -----------------------------------------------------------------------------------------
 
-    /// Stops (SIGSTOP) or resumes it. Messages that arrive meanwhile wait, and run afterwards.
+    /// Stops (SIGSTOP) or resumes the server. Messages that arrive while it is stopped wait, and run afterwards.
     pub fn set_awake(&self, awake: bool) {
         self.awake.set_open(awake);
     }
 
-    /// Ends the process: every connection breaks, the requests that waited in them are lost, and so is the
+    /// Ends the process. Every connection breaks, the requests that waited in the connections are lost, and so is the
     /// memory.
     pub fn crash(&self) {
         let mut state = self.state();
@@ -146,22 +147,21 @@ impl Server {
         self.referee.tell(&Event::Forgot { node: &self.name });
     }
 
-    /// Replaces it with a new server of the same name and address, with a clock of its own.
+    /// Replaces the server with a new one of the same name and address, with a clock of its own.
     pub fn replace(&self, clock: SimClock) {
         self.crash();
         self.touch(|current, _| *current = AdjustableClock::new(clock));
         self.restart(Memory::Empty);
     }
 
-    /// Breaks every connection of the workers that `of` accepts, at both ends: requests that have not run
-    /// are lost.
+    /// Breaks, at both ends, every connection of the workers that `of` accepts. Requests that have not run are lost.
     pub fn tear(&self, of: impl Fn(&str) -> bool) {
         let mut connections: Vec<_> = self.state().connections.iter().filter_map(Weak::upgrade).collect();
         connections.retain(|connection| of(connection.host.name()));
         connections.iter().for_each(|connection| connection.tear());
     }
 
-    /// Deletes every key (FLUSHALL): the memory is gone, the process goes on.
+    /// Deletes every key (FLUSHALL): the data is lost, but the process continues to run.
     pub fn flush(&self) {
         let mut state = self.state();
         let before = std::mem::take(&mut state.store);
@@ -173,7 +173,7 @@ impl Server {
         self.referee.tell(&Event::Forgot { node: &self.name });
     }
 
-    /// Steps its wall clock.
+    /// Steps the server's wall clock.
     pub fn step(&self, by_millis: i64) {
         self.touch(|clock, _| clock.step(by_millis));
         if Duration::from_millis(by_millis.unsigned_abs()) > FAR {
@@ -181,7 +181,7 @@ impl Server {
         }
     }
 
-    /// Stops its clock, or lets it go on from where it stopped.
+    /// Stops the server's clock, or lets it continue from the time at which it stopped.
     pub fn set_clock_running(&self, running: bool) {
         self.touch(|clock, now| if running { clock.go_on(now) } else { clock.stand(now) });
     }
@@ -204,17 +204,17 @@ impl Server {
 
     // --- service ----------------------------------------------------------------------------------------
 
-    /// Waits while the process is stopped.
+    /// Returns once the server's process is not stopped.
     pub(super) async fn awake(&self) {
         self.awake.pass().await;
     }
 
-    /// Counts a request that runs though its sender has hung up, or has seen its connection break.
+    /// Counts a request that runs although its sender has closed the connection, or has seen it break.
     pub(super) fn count_request_of_closed_sender(&self) {
         self.referee.count("ran on a broken connection");
     }
 
-    /// Accepts a connection and identifies the server; returns `None` while it is down.
+    /// Accepts a connection and returns the server's identity. Returns `None` while the server is down.
     pub(super) fn accept(&self, connection: &Arc<Connection>) -> Option<Hello> {
         let mut state = self.state();
         if !state.up {
@@ -236,7 +236,7 @@ impl Server {
         })
     }
 
-    /// Runs a batch.
+    /// Runs a batch on the shipped engine.
     pub(super) fn run(&self, batch: &Batch) -> BatchReply {
         let mut state = self.state();
         let clocks = self.clocks(&state);
@@ -270,11 +270,11 @@ impl Server {
         reply
     }
 
-    /// Returns `true` if no honest server in its place could now grant `resource` to any owner that is not
-    /// `is_ours`. There are four such cases. It holds the lease; or it is down; or it forgot so recently
-    /// that it must be in quarantine; or its clock was set so far forward so recently that no worker may
-    /// count its grants. A server that keeps everything may vote as soon as it is up, so for such a server
-    /// being down excuses no lease that it never held.
+    /// Returns `true` if no honest server in place of this one could now grant `resource` to an owner for which
+    /// `is_ours` is false. There are four such cases: the server holds the lease; it is down; it forgot so recently
+    /// that it must be in quarantine; or its clock was set so far forward so recently that no worker may count its
+    /// grants. A durable server may vote as soon as it is up. So the second case does not apply to a durable server
+    /// that never held the lease.
     pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let state = self.state();
         let Ok(row) = state.store.lease(resource);
@@ -284,12 +284,13 @@ impl Server {
         holds || (!state.up && !self.durable) || barred(state.forgot) || barred(state.astray)
     }
 
-    /// Returns the most by which its clock was ahead of the true time, within the given time before now.
+    /// Returns the largest amount by which the server's clock was ahead of the true time, in the time `within` before
+    /// now.
     pub fn was_ahead(&self, within: Duration) -> Duration {
         self.state().was_ahead(self.truth.now(), within)
     }
 
-    /// Returns the marker that is stored on it.
+    /// Returns the marker that is stored on the server.
     pub fn marker(&self) -> Option<Arc<str>> {
         let Ok(marker) = self.state().store.marker();
         marker
@@ -322,7 +323,8 @@ mod tests {
     use super::*;
     use crate::sim::{Plan, Trace};
 
-    /// A durable server votes for any worker as soon as it is up again.
+    /// A durable server votes for any worker as soon as it is up again. So while it is down, it backs only the leases
+    /// that it holds.
     #[tokio::test(start_paused = true)]
     async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
         let truth = Truth::begin();
@@ -355,7 +357,7 @@ mod tests {
         assert!(!server.backs(&resource, |_| true), "no longer than any lease of before");
     }
 
-    /// A clock that was ahead long ago does not excuse an early start.
+    /// A clock that was ahead only long ago does not excuse an early start.
     #[tokio::test(start_paused = true)]
     async fn an_old_clock_error_is_no_excuse() {
         let truth = Truth::begin();

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-/// A sweep over many seeds of one plan, on several threads, each seed in a runtime of its own. A sweep
-/// keeps only the failures and the counts of its seeds.
+/// A sweep over many seeds of one plan, on several threads. Each seed runs in a runtime of its own. The sweep keeps
+/// only the failures and the counts of its seeds.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The plan's name, for a replay.
+    /// The plan's name, which the command to replay a seed needs.
     pub name: String,
     /// The plan to simulate.
     pub plan: Plan,
@@ -24,7 +24,7 @@ pub struct Sweep {
     pub twice: bool,
     /// The number of threads.
     pub threads: usize,
-    /// The number of failures after which no further seed begins.
+    /// The number of failures after which the sweep starts no further seed.
     pub stop_after: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Sweep {
 pub struct Summary {
     /// The number of seeds that have run.
     pub seeds: u64,
-    /// The true time that has passed in them; a seed that ran twice counts once.
+    /// The simulated true time of all seeds. A seed that ran twice counts once.
     pub simulated: Duration,
     /// The number of times that each counted thing was reached, by its name.
     pub coverage: BTreeMap<String, u64>,
@@ -41,14 +41,14 @@ pub struct Summary {
     pub failures: Vec<Failure>,
 }
 
-/// A seed that broke an invariant, had two histories, or panicked.
+/// A seed that broke an invariant, whose two runs had different traces, or that panicked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// The plan.
     pub plan: String,
-    /// The invariant's name, or `run`.
+    /// The name of the violated invariant, or `run` if it was none.
     pub invariant: String,
     /// The violation and its time.
     pub violation: String,
@@ -128,7 +128,7 @@ impl Sweep {
     }
 }
 
-/// Returns the first difference between two runs of one seed, if there is one.
+/// Returns the first difference between two runs of one seed, or `None` if they are equal.
 fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
     let line = one.trace.iter().zip(&two.trace).position(|(one, two)| one != two);
     let line = line.or((one != two).then_some(one.trace.len().min(two.trace.len())))?;
@@ -136,7 +136,7 @@ fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
     Some(format!("two runs part at line {line} of the trace: {:?}, {:?}", says(one), says(two)))
 }
 
-/// Returns the name of the invariant in a violation, which follows the time.
+/// Returns the name of the invariant in the text of a violation. The name follows the time.
 fn broken(violation: &str) -> &'static str {
     let name = violation.split(": ").nth(1).unwrap_or_default();
     let known = invariant::all().into_iter().map(|invariant| invariant.name());
@@ -144,7 +144,7 @@ fn broken(violation: &str) -> &'static str {
 }
 
 impl Summary {
-    /// Adds the result of other seeds.
+    /// Adds the result of a sweep over other seeds.
     pub fn merge(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.simulated += other.simulated;
@@ -152,12 +152,12 @@ impl Summary {
         other.coverage.into_iter().for_each(|(what, count)| *self.coverage.entry(what).or_default() += count);
     }
 
-    /// Returns the number of times that `what` was reached.
+    /// Returns the number of times that the event `what` was counted.
     pub fn count(&self, what: &str) -> u64 {
         self.coverage.get(what).copied().unwrap_or_default()
     }
 
-    /// Returns the faults that happened, by kind.
+    /// Returns the counts of the faults that happened, by kind.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         let counts = self.coverage.iter().map(|(what, count)| (what.as_str(), *count));
         counts.filter(|(what, _)| Fault::is_kind(what))

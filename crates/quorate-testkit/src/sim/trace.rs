@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The events of a run, line by line, in true time. Two runs of one seed must write the same lines.
+/// The events of a run, line by line, in true time. Two runs of one seed must produce the same lines.
 #[derive(Clone, Debug)]
 pub struct Trace {
     truth: Truth,
@@ -14,12 +14,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty trace.
+    /// Creates an empty trace.
     pub fn new(truth: Truth) -> Self {
         Self { truth, lines: Some(Arc::default()) }
     }
 
-    /// A trace that records nothing.
+    /// Creates a trace that records nothing.
     pub fn none(truth: Truth) -> Self {
         Self { truth, lines: None }
     }
@@ -36,14 +36,14 @@ impl Trace {
         self.lines.is_some()
     }
 
-    /// Takes the lines so far.
+    /// Removes and returns the lines so far.
     pub fn take(&self) -> Vec<String> {
         let lines = self.lines.as_ref().map(|lines| lines.lock().unwrap_or_else(PoisonError::into_inner));
         lines.map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default()
     }
 }
 
-/// Describes a request and its reply, in a form that is short enough to read thousands of.
+/// Describes a request and its reply in a short form, because a trace has thousands of them.
 pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
     let asked = match request {
         Request::Acquire { resource, owner, ttl, .. } => {

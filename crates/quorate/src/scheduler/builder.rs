@@ -148,7 +148,7 @@ impl Scheduler {
         let ledger = self.check()?;
         let _in_use = self.registry().enter();
         let (sender, requests) = mpsc::channel(PENDING_REQUESTS_MAX);
-        // Both tasks end with this future.
+        // Both tasks end when this future is dropped or returns.
         let _inbox = term.spawn_scoped(serve_inbox(ledger.clone(), term.clone(), sender));
         let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.registry().clone()));
         let leading = Leading {
@@ -163,8 +163,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Takes and executes runs that are open to workers, until `stop` is cancelled or the scheduler is drained, and its runs
-    /// have ended.
+    /// Takes and executes runs that are open to workers, until `stop` is cancelled or the scheduler is drained. The
+    /// task ends once the runs that it executes have ended.
     fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
         let taking = Taking {

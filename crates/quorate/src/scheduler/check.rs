@@ -8,9 +8,9 @@ use crate::scheduler::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The longest tail of an output, in bytes.
+/// The largest number of bytes of its output that a run may keep.
 const OUTPUT_MAX: usize = 4_096;
-/// The longest history, in entries.
+/// The largest number of history entries that a job may keep.
 const HISTORY_MAX: usize = 10_000;
 
 /// Returns the first reason why these jobs cannot be run together.
@@ -71,10 +71,11 @@ fn check_one(job: &Job) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// Returns the shortest misfire window of a job.
+/// Returns the shortest misfire window that a job may have.
 ///
-/// A window shorter than the gap between two ticks may be over before the next tick, so that an outage would lose its ticks.
-/// If ticks are far apart, for example a day, a minute suffices: the user may not want a run that is later than that.
+/// A window shorter than the gap between two ticks may be over before the next tick. An outage would then lose ticks of
+/// the job. If ticks are far apart, for example a day, a minute suffices, because the user may not want a run that is
+/// later than that.
 fn least_window(gap: Duration) -> Duration {
     gap.min(Duration::from_secs(60))
 }

@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-/// The number of buckets between a time and its double.
+/// The number of buckets between a duration and twice that duration.
 const PARTS: u32 = 8;
 
-/// The outcomes of ticks on this worker, since it was started.
+/// The counts of ticks on this worker, by outcome, since the scheduler was made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(Arc<Mutex<All>>);
 
@@ -62,8 +62,8 @@ impl Lateness {
         self.max
     }
 
-    /// Returns the quantile `part`, between 0 and 1: that share of the durations is not longer. The result is too large by at
-    /// most an eighth, and zero if there are no durations.
+    /// Returns the quantile `part`, between 0 and 1: a duration that is not shorter than this share of the durations.
+    /// The result is too large by at most an eighth. It is zero if there are no durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut below = 0;
         let target = part.clamp(0.0, 1.0) * self.count as f64;
@@ -83,7 +83,7 @@ impl Lateness {
     }
 }
 
-/// Returns the bucket of a time. There are eight between a number of microseconds and its double.
+/// Returns the bucket of a duration. There are eight buckets between a number of microseconds and twice that number.
 fn bucket(time: Duration) -> u32 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2();
@@ -111,7 +111,7 @@ impl Counts {
         all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
     }
 
-    /// Drops the counts of other jobs, so that jobs that are added and removed do not accumulate.
+    /// Drops the counts of all jobs that are not in `jobs`. Without this, the counts of removed jobs would accumulate.
     pub(super) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
         self.all().jobs.retain(|job, _| jobs.contains_key(job));
     }

@@ -41,16 +41,17 @@ impl SchedulerHandle {
         })
     }
 
-    /// Removes a job, and returns whether there was one. No further run of it starts, and active runs go on to their end.
-    /// The leader's ledger forgets the job: a job of that name that is added later starts as a new one. Its history is kept
-    /// for [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
+    /// Removes a job, and returns whether there was one. No further run of the job starts, and active runs continue to
+    /// their end. The leader removes the job's row and state from its ledger, so that a job of that name that is added
+    /// later starts as a new one. The history is kept for
+    /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.registry.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()
     }
 
-    /// Replaces all jobs. A job without a change goes on. If only its rules or its handler differ, they hold from the next
-    /// run on. If its schedule differs, its ticks count from now on.
+    /// Replaces all jobs. A job that has not changed continues. If only its rules or its handler differ, they hold from
+    /// the next run on. If its schedule differs, its ticks count from now on.
     ///
     /// # Errors
     /// [`ScheduleError`] if a job cannot be run. Then nothing changes.

@@ -16,7 +16,7 @@ const HISTORY: usize = 100;
 pub struct Job {
     pub(super) name: Arc<str>,
     pub(super) schedule: Schedule,
-    /// The shortest time between two ticks, computed once because that is slow.
+    /// The shortest time between two ticks. It is computed only once, because the computation is slow.
     pub(super) gap: Duration,
     pub(super) misfire: Misfire,
     pub(super) delivery: Delivery,
@@ -70,8 +70,8 @@ impl Job {
         self
     }
 
-    /// Sets whether a run that was started and not recorded as ended is repeated. Default at least once. A handler that
-    /// returns an error has ended: the run is recorded as failed, and not repeated.
+    /// Sets whether a run is repeated that was started and whose end is not recorded. Default at least once. A handler
+    /// that returns an error has ended: the run is recorded as failed, and not repeated.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
@@ -97,14 +97,14 @@ impl Job {
         self
     }
 
-    /// Sets the time limit of one attempt. After it the attempt is cancelled, dropped after the step-down grace, and counts
-    /// as failed. Default no limit.
+    /// Sets the time limit of one attempt. An attempt that takes longer is cancelled, counts as failed, and is dropped
+    /// after the step-down grace. Default no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets the number of attempts of a run that fails or times out, within one run and one term. Default one.
+    /// Sets how often a run that fails or times out is attempted, within one run and one term. Default one attempt.
     pub fn retries(mut self, retries: Retry) -> Self {
         self.retries = retries;
         self
@@ -116,8 +116,8 @@ impl Job {
         self
     }
 
-    /// Sets the number of history entries that are kept: the newest, and up to as many more until the next pruning.
-    /// Default 100.
+    /// Sets the number of the newest history entries that are kept. Until the next pruning, the history may have up to
+    /// twice as many. Default 100.
     pub fn history(mut self, entries: usize) -> Self {
         self.history = entries;
         self

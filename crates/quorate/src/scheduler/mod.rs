@@ -29,19 +29,22 @@
 //!
 //! * *One run at a time, without a fencing token.* A worker that is paused between its last check of its lease and the start
 //!   of the handler starts late. The sink must compare the fencing token ([`RunContext::fencing_token`]).
-//! * *Exactly once.* Under [`Delivery::AtMostOnce`] a run that was started and did not record its end is *lost*, also if no
-//!   handler has started. Under [`Delivery::AtLeastOnce`] a run may be repeated after it is done, if a node has lost its
-//!   memory.
-//! * *Punctuality.* Ticks follow the clock of the quorum ([`Quorum::wall`](crate::quorum::Quorum::wall)), the median of the
-//!   nodes' wall clocks. The wall clock of the leader does not matter, but the clocks of a majority of the nodes may step. A
-//!   step forward makes the ticks in between missed ones, for which the [`Misfire`] rule decides. A step back repeats no tick,
-//!   because the planner stores how far it has planned, but it delays the next one.
+//! * *Exactly once.* Under [`Delivery::AtMostOnce`] a run that was started and did not record its end is *lost*, even
+//!   if no handler has started. Under [`Delivery::AtLeastOnce`] a run may be repeated after it is done, if a node has
+//!   lost its memory.
+//! * *Punctuality.* Ticks follow the clock of the quorum ([`Quorum::wall`](crate::quorum::Quorum::wall)), the median of
+//!   the nodes' wall clocks. The wall clock of the leader does not matter, but the clocks of a majority of the nodes
+//!   may step. If they step forward, the ticks in between are missed, and the [`Misfire`] rule decides whether they
+//!   run. If they step back, no tick is repeated, because the planner stores the time up to which it has planned, but
+//!   the next tick is delayed.
 //! * *Equal time zone tables.* The IANA tables are compiled in ([`Zone::tables_version`]). Workers with different tables may
 //!   see one tick at two instants in the weeks around a change of the law.
-//! * *Progress without a leader.* Without one, workers only go on with open runs.
-//! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the last entries. The
-//!   next leader writes them again from the records of the ticks: with the outcome and the duration, but without the start
-//!   time and the number of attempts, and not for requested runs. A history is lost with a majority of its nodes.
+//! * *Progress without a leader.* While there is no leader, no further run is opened. Workers only execute the runs
+//!   that are already open.
+//! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the last entries.
+//!   The next leader writes the lost entries again from the records of the ticks. These have the outcome and the
+//!   duration, but not the start time and the number of attempts. Lost entries of requested runs are not written again.
+//!   A history is lost if a majority of its nodes loses it.
 //! * *A state that matches its run.* The state ([`RunContext::set_state`]) is written just before *done*. A run that is
 //!   repeated may find the state that it has written itself.
 //!
@@ -62,35 +65,37 @@
 //! | skipped-paused | the job was paused; one entry, when the job is resumed | no |
 //! | lost | at-most-once: the run was or may have been started, and its end is not recorded | no |
 //!
-//! A run that is recorded as started and not ended when a leader begins is unfinished. At-least-once, it is repeated, however
-//! late and under every misfire rule; at-most-once, it is lost. The ledger keeps such records for a day more than others, or
-//! for as long as the longest [`Job::timeout`] with its [`Job::retries`] allows, but for at most some 1,000,000 ticks of all
-//! jobs. A run that was active for longer is not repeated.
+//! A run is unfinished if, when a leader begins, it is recorded as started and not as ended. An unfinished
+//! at-least-once run is repeated, however late and under every misfire rule. An unfinished at-most-once run is lost.
+//! The ledger keeps such records for a day more than others, or for as long as the longest [`Job::timeout`] with its
+//! [`Job::retries`] allows. It keeps them for at most some 1,000,000 ticks of all jobs. A run that was active for
+//! longer is not repeated.
 //!
 //! # Pauses and requests
 //!
 //! * While a job is paused, its history gets no entries. A pause also drops waiting ticks, and an at-least-once tick that was
 //!   interrupted before.
-//! * A request of [`Jobs`] is carried out once, by its id. The runs of a request are never skipped by the overlap rule. They
-//!   take turns with the ticks of the schedule, and run one after another.
-//! * If the schedule of a job changes, the rest of a back-fill is dropped. If the job is removed, all its runs that have not
-//!   started are dropped. A request for a job that the present leader does not know waits for a leader that knows it, and
-//!   is dropped, without a report, when the ledger has pruned its time.
-//! * The row of a job stores the last eight pauses and resumptions. An older one that is sent again is carried out again. A
-//!   cancellation is recorded only for runs that workers execute.
+//! * A request of [`Jobs`] is carried out once, by its id. The runs of a request are never skipped by the overlap rule.
+//!   They alternate with the ticks of the schedule, and run one after another.
+//! * If the schedule of a job changes, the rest of a back-fill is dropped. If the job is removed, all its runs that
+//!   have not started are dropped. A request for a job that the present leader does not have waits for a leader that
+//!   has the job. It is dropped, without a report, when the ledger has pruned the time of the request.
+//! * The row of a job stores the ids of the last eight pauses and resumptions. If an earlier request is sent again, it
+//!   is carried out again. A cancellation is recorded only for runs that workers execute.
 //!
 //! # Changed and removed jobs
 //!
-//! The ledger stores the schedule of each job. A leader with another schedule or [`Placement`] counts the ticks of the job
-//! from that moment: it runs no catch-up for earlier ticks, and repeats no recorded one. Unfinished runs of the old schedule
-//! still run. If old and new versions lead in turn, each change of the leader counts as such a change. Other rules, and the
-//! handler, hold from the next run on.
+//! The ledger stores the schedule of each job. A leader with another schedule or [`Placement`] counts the ticks of the
+//! job from that moment: it runs no catch-up for earlier ticks, and repeats no recorded one. Unfinished runs of the old
+//! schedule are still executed. If leaders of an old and a new version alternate, each change of the leader counts as
+//! such a change. Other rules, and the handler, apply from the next run on.
 //!
-//! What the nodes store about a job ends [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30
-//! days) after the last worker with the job. So a rolling restart, or two versions side by side, lose nothing. If a leader
-//! removes a job ([`SchedulerHandle::remove`]), the job's row and state end at once, and a job of that name that is added
-//! later starts as a new one; the history is kept, and continues if the job is added again. `docs/design/bounds.md` has the
-//! sizes, and `docs/design/scheduler.md` the protocol, its rules, and their proofs by search.
+//! The nodes keep the data of a job for
+//! [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30 days) after the last worker
+//! with the job has stopped. So a rolling restart, or two versions at the same time, lose no data. If a leader removes
+//! a job ([`SchedulerHandle::remove`]), the job's row and state end at once. A job of that name that is added later
+//! starts as a new one. The history is kept, and continues if the job is added again. `docs/design/bounds.md` lists the
+//! sizes. `docs/design/scheduler.md` describes the protocol, its rules, and how a search checks each rule.
 
 mod builder;
 mod check;
@@ -118,7 +123,7 @@ pub use run::{RunContext, StateError};
 pub use schedule::{Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, at, delay, every};
 pub use store::{HistoryEntry, RunCause, RunOutcome};
 
-// Short paths for the modules below.
+// Short paths for the items of the modules below.
 pub(crate) use control::{JobAction, JobRequest, JobResponse};
 pub(crate) use plan::verdict::{
     Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,

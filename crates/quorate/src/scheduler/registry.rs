@@ -42,7 +42,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct LeadGuard(JobRegistry);
 
-/// A guard for a call of `until` or `lead`. Dropping it ends the use of the registry.
+/// A guard for a call of `until` or `lead`. Dropping it ends that call's use of the registry.
 #[derive(Debug)]
 pub(super) struct UseGuard(JobRegistry);
 
@@ -89,13 +89,14 @@ impl JobRegistry {
         *self.0.phase.borrow()
     }
 
-    /// Starts no further run from now on. If this worker does not lead, it runs nothing, and is drained at once.
+    /// Begins to drain: from now on no further run starts. A worker that does not lead runs nothing, so it is drained
+    /// at once.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
     }
 
-    /// Begins to lead the jobs; `None` if the draining has begun.
+    /// Begins a lead of the jobs. Returns `None` if the draining has begun.
     pub(super) fn lead(&self) -> Option<LeadGuard> {
         let mut leads = self.leads();
         if self.phase() != Phase::Open {
@@ -117,7 +118,7 @@ impl JobRegistry {
         });
     }
 
-    /// Waits for a phase, or a later one.
+    /// Waits until the scheduler is in the phase `goal`, or a later one.
     pub(super) async fn reached(&self, goal: Phase) {
         let mut phase = self.0.phase.subscribe();
         let reached = |phase: &Phase| *phase == goal || *phase == Phase::Drained;
@@ -130,7 +131,7 @@ impl JobRegistry {
         UseGuard(self.clone())
     }
 
-    /// Waits until no `until` and no `lead` is active.
+    /// Waits until no call of `until` or `lead` is active.
     pub(super) async fn unused(&self) {
         let _ = self.0.users.subscribe().wait_for(|users| *users == 0).await;
     }

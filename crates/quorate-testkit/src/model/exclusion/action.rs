@@ -12,11 +12,11 @@ pub enum Action {
     Extend(u8),
     /// A lease ends and its holder sends its releases.
     Release(u8),
-    /// An acquire runs; with `true` it may run again.
+    /// An acquire runs. With `true`, it may run again.
     Acquires(u8, Name, bool),
-    /// An extension runs; with `true` it may run again.
+    /// An extension runs. With `true`, it may run again.
     Extends(u8, Name, bool),
-    /// An acquire or an extension runs and its reply arrives; with `true` it may run again.
+    /// An acquire or an extension runs, and its reply arrives at once. With `true`, the request may run again.
     AtOnce(u8, Name, bool),
     /// A release runs.
     Releases(u8, Name),
@@ -24,7 +24,7 @@ pub enum Action {
     Receives(u8, Name),
     /// A node forgets everything.
     Forget(Name),
-    /// A step of time.
+    /// Time advances by a step.
     Step,
 }
 

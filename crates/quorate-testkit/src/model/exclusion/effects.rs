@@ -20,12 +20,12 @@ impl Exclusion {
         if self.leaves_out(Rule::FreshOwner) && attempt == 2 { 0 } else { attempt as u8 }
     }
 
-    /// Returns the time for which a worker believes in a lease, in true time from its send.
+    /// Returns the time for which a worker believes in a lease, in true time from the sending of the request.
     fn believed(&self) -> u8 {
         if self.leaves_out(Rule::Margin) { TTL + SLOW } else { TTL - MARGIN + SLOW }
     }
 
-    /// Returns `true` if the node serves this attempt's voting requests.
+    /// Returns `true` if the node serves the requests of this attempt that need its vote.
     pub(super) fn serves(&self, site: &Site, extends: bool) -> bool {
         site.quarantine == 0 || (extends && self.leaves_out(Rule::QuarantineOfHolders))
     }
@@ -95,12 +95,12 @@ impl Exclusion {
         Self::ask(site, Request::Release { resource: resource(), owner });
     }
 
-    /// Delivers a reply; its meaning is decided at once.
+    /// Delivers a reply. The attempt evaluates it at once.
     pub(super) fn receives(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
         let line = &mut state.sites[at].lines[attempt];
         let age = line.reply.take()?;
         let age = if self.leaves_out(Rule::Send) { 0 } else { age };
-        // A later vote is never replaced by an earlier one.
+        // If two votes of a node arrive out of order, the later one is kept.
         line.vote = Some(line.vote.map_or(age, |vote| vote.min(age)));
         let votes = Self::tally(state, attempt);
         if votes.verdict() == Verdict::Won {
@@ -135,14 +135,14 @@ impl Exclusion {
         }
     }
 
-    /// Adds a step to all ages, and takes one off all remaining times.
+    /// Adds a step to all ages, and subtracts one from all remaining times.
     pub(super) fn step(&self, state: &mut State) {
         for site in &mut state.sites {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key = site.key.and_then(|(owner, left)| (left > 1).then_some((owner, left - 1)));
             for line in &mut site.lines {
-                // A request or a vote that is too old to make any worker believe in a lease is as good as
-                // lost.
+                // A request or a vote that is too old to make any worker believe in a lease has the same effect as a
+                // lost one.
                 let older = |age: u8| (age + 1 < self.believed()).then_some(age + 1);
                 line.acquire = line.acquire.and_then(older);
                 line.extend = line.extend.and_then(older);
@@ -166,8 +166,8 @@ impl Exclusion {
         }
     }
 
-    /// Drops the replies that no attempt waits for. A request of an attempt that is over could only keep
-    /// other attempts away: it might as well be lost.
+    /// Drops the replies that no attempt waits for. The request of an attempt that has ended could only prevent other
+    /// attempts from acquiring. Losing it is covered too, so it is dropped.
     pub(super) fn drop_stale_messages(state: &mut State) {
         for (attempt, phase) in state.phases.iter().enumerate() {
             if matches!(phase, Phase::Ended | Phase::Lost) {
@@ -180,10 +180,10 @@ impl Exclusion {
     }
 }
 
-/// Longer than anything in the model takes.
+/// A time that is longer than any history of the model.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
-/// A step is a nanosecond of the clock that times leases.
+/// Returns a number of steps as a duration. A step is a nanosecond of the clock that times leases.
 fn steps(steps: u8) -> Duration {
     Duration::from_nanos(steps.into())
 }

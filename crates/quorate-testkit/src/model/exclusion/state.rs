@@ -29,9 +29,9 @@ pub(super) struct Line {
     pub(super) acquire: Option<u8>,
     pub(super) extend: Option<u8>,
     pub(super) release: bool,
-    /// The reply to an acquire or an extension, on its way.
+    /// The age of the reply to an acquire or an extension that is in flight.
     pub(super) reply: Option<u8>,
-    /// The vote that has arrived: the latest request that the node granted.
+    /// The age of the vote that has arrived: the latest request that the node granted.
     pub(super) vote: Option<u8>,
 }
 
@@ -40,10 +40,10 @@ pub(super) enum Phase {
     #[default]
     Idle,
     Acquiring,
-    /// Believes in its lease for the given number of further steps.
+    /// The attempt believes in its lease for the given number of further steps.
     Held(u8),
-    /// Was held, and is over.
+    /// The attempt had the lease, and the lease is over.
     Ended,
-    /// Was never held.
+    /// The attempt never got the lease.
     Lost,
 }

@@ -6,17 +6,17 @@ use std::fmt;
 pub enum Action {
     /// The next attempt begins, on a clock that is off by the given number of steps.
     Begin(i8),
-    /// An attempt's acquire runs on a node; with `true` it may run again.
+    /// An attempt's acquire runs on a node. With `true`, it may run again.
     Acquire(u8, Name, bool),
-    /// An attempt's acquire runs and its reply arrives.
+    /// An attempt's acquire runs, and its reply arrives at once.
     AcquireAtOnce(u8, Name),
-    /// A grant arrives: the first or the second of those on their way.
+    /// A grant arrives: the first or the second of the grants in flight.
     Granted(u8, Name, u8),
     /// A raise runs.
     Raise(u8, Name),
-    /// A raise runs and its reply arrives.
+    /// A raise runs, and its reply arrives at once.
     RaiseAtOnce(u8, Name),
-    /// A raise's reply arrives.
+    /// The reply to a raise arrives.
     Raised(u8, Name),
     /// A repair runs.
     Repair(u8, Name),

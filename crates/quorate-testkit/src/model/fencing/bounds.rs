@@ -2,41 +2,41 @@
 pub const ATTEMPTS: usize = 3;
 /// The step of time, in microseconds.
 pub(super) const STEP: u32 = 1_000_000;
-/// `max_clock_offset`. Clocks are off by whole steps. The rest leaves room for the counter's increments,
-/// which take no time in the model.
+/// The model's `max_clock_offset`. Clocks are wrong by whole steps. The remainder leaves room for the counter's
+/// increments, which take no time in the model.
 pub(super) const OFFSET: u32 = STEP + 100;
 /// The true time when a history begins.
 pub(super) const BEGIN: u32 = 100 * STEP;
 
 /// The property: no token is given twice.
 pub const UNIQUE: &str = "tokens are unique";
-/// The property: an attempt that begins after a grant has the larger token.
+/// The property: an attempt that begins after a grant gets a larger token.
 pub const GROWING: &str = "a later grant has the larger token";
 
-/// The model, within these bounds.
+/// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Fencing {
     /// The number of attempts.
     pub attempts: usize,
     /// The number of acquires that run twice.
     pub doubles: u8,
-    /// If set, a reply comes at once or never; otherwise at any later moment or never.
+    /// Set if a reply arrives at once or never. Otherwise it arrives at any later moment or never.
     pub prompt: bool,
-    /// The steps by which workers' clocks may be off; they matter only to missing counters.
+    /// The steps by which workers' clocks may be wrong. They matter only to counters that are missing.
     pub offs: &'static [i8],
     /// Lets an attempt that has won repair nodes.
     pub repair: bool,
-    /// The difference that counters may have at first; `None` if no counter has been seeded.
+    /// The largest difference between counters when a history begins; `None` if the nodes have no counter yet.
     pub apart: Option<u8>,
-    /// Lets any counter be missing at first as well.
+    /// Lets any node be without a counter when a history begins.
     pub missing: bool,
-    /// The steps by which the clock that seeded the counters was ahead.
+    /// The number of steps by which the clock that seeded the counters was ahead.
     pub seeded: u8,
-    /// The steps by which a node's clock may be ahead.
+    /// The number of steps by which a node's clock may be ahead.
     pub ahead: u8,
     /// The number of times that time advances.
     pub steps: u8,
-    /// The number of steps by which it advances each time.
+    /// The number of steps by which time advances each time.
     pub stride: u8,
     /// The length of a quarantine, in steps: `max_ttl`.
     pub quarantine: u8,
@@ -57,23 +57,24 @@ pub enum Rule {
     Increment,
     /// A majority's counters are raised to the token.
     Raise,
-    /// Only the owner raises a counter.
+    /// Only the owner of the key raises a counter.
     RaiseByOwner,
     /// A repair never lowers a counter.
     RepairKeepsMore,
-    /// A node that has no counter starts it at the time of a clock that is within `max_clock_offset`.
+    /// A node without a counter starts it at the proposed time, which must be within `max_clock_offset` of the node's
+    /// clock.
     Seed,
     /// A node that has forgotten votes again only after a quarantine.
     Quarantine,
-    /// A counter that is older than its node's memory counts like a missing one.
+    /// A counter that is older than its node's memory is treated as missing.
     OldCounters,
-    /// The memory of a node that came back begins later than its clock says: later by as much as a seed in
-    /// the restored state may have been ahead of that clock.
+    /// The memory of a node that came back begins later than the node's clock shows. The difference is the largest
+    /// amount by which a seed in the restored state may have been ahead of that clock.
     LateMemory,
 }
 
 impl Fencing {
-    /// Two attempts, and time that does not advance: no node forgets anything.
+    /// Returns the model of two attempts, in which time does not advance and no node forgets.
     pub fn plain() -> Self {
         Self {
             attempts: 2,
@@ -95,17 +96,18 @@ impl Fencing {
         }
     }
 
-    /// A node forgets, clocks are off, and time advances by a quarantine.
+    /// Returns the model in which a node forgets, clocks are wrong, and time advances by a quarantine.
     pub fn forgetful() -> Self {
         Self { forgets: 1, repair: false, missing: true, apart: Some(0), ..Self::timed() }
     }
 
-    /// A node comes back with an earlier memory, and counters were seeded by a clock far ahead.
+    /// Returns the model in which a node comes back with an earlier memory, and counters were seeded by a clock far
+    /// ahead.
     pub fn returning() -> Self {
         Self { returns: 1, offs: &[0], apart: Some(0), seeded: 2, repair: false, ..Self::timed() }
     }
 
-    /// Counters that have not been used for a while expire.
+    /// Returns the model in which counters expire that have not been used for a while.
     pub fn retiring() -> Self {
         Self { keep: 4, apart: Some(0), missing: true, repair: false, ..Self::timed() }
     }

@@ -77,7 +77,7 @@ impl Fencing {
             }
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
-                // The smaller grant makes room: an empty one is the smallest.
+                // The smallest grant is replaced. An empty slot counts as the smallest grant.
                 line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
                 line.grants.sort_unstable();
             }
@@ -85,8 +85,8 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// Delivers a grant, if there is one. Once a majority has granted, its largest counter becomes the
-    /// token.
+    /// Delivers a grant, if one is in flight. Once a majority has granted, the largest counter of the grants becomes
+    /// the token.
     pub(super) fn granted(&self, state: &mut State, at: usize, attempt: usize, which: usize) {
         let line = &mut state.sites[at].lines[attempt];
         line.vote = std::mem::take(&mut line.grants[which]);
@@ -123,7 +123,7 @@ impl Fencing {
         }))
     }
 
-    /// Ends the attempt's interest in replies. The requests that it has sent may still run.
+    /// Marks the attempt as won: it needs no further replies. The requests that it has sent may still run.
     fn win(state: &mut State, attempt: usize) {
         state.attempts[attempt].phase = Phase::Won;
         for site in &mut state.sites {
@@ -179,8 +179,8 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// Starts a new memory with the state of `store`. Requests on their way to the old run are lost;
-    /// replies that have left still arrive.
+    /// Starts a new memory with the state of `store`. Requests in flight to the earlier process are lost. Replies that
+    /// have already left the node still arrive.
     pub(super) fn lose_memory(&self, state: &mut State, at: usize, store: LeaseStore, margin: u32) {
         let now = Self::wall(state, &state.sites[at]);
         let site = &mut state.sites[at];
@@ -191,7 +191,7 @@ impl Fencing {
     }
 }
 
-/// Longer than anything in the model takes, and short enough to be added to a time.
+/// A time that is longer than any history of the model, and short enough to be added to another time.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 fn micros(micros: u32) -> Duration {

@@ -13,12 +13,12 @@ pub struct State {
     pub(super) returns: u8,
 }
 
-/// One node, the messages to and from it, and the replies that each attempt has received from it. They are
-/// kept together: sorting the nodes then maps all states that differ only in the order of nodes to one.
+/// One node, the messages to and from it, and the replies that each attempt has received from it. They are kept
+/// together, so that sorting the nodes makes states equal that differ only in the order of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Site {
     pub(super) store: LeaseStore,
-    /// The steps by which the node's wall clock is ahead.
+    /// The number of steps by which the node's wall clock is ahead.
     pub(super) ahead: u8,
     /// The time when the node's memory began, by its own clock in microseconds.
     pub(super) since: u32,
@@ -32,20 +32,20 @@ pub(super) struct Site {
 /// The messages between one attempt and one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Line {
-    /// An acquire that may yet run.
+    /// Set if an acquire may still run.
     pub(super) acquire: bool,
-    /// A raise that may run, any number of times.
+    /// Set if a raise may run, any number of times.
     pub(super) raise: bool,
-    /// Grants on their way back; empty ones are zero.
+    /// The grants in flight back to the attempt. An empty entry is zero.
     pub(super) grants: [Grant; 2],
-    /// A raise has run, and its reply is on its way.
+    /// Set if a raise has run and its reply is in flight.
     pub(super) raised: bool,
     /// The grant that has arrived.
     pub(super) vote: Grant,
 }
 
-/// A counter, the time when the memory that it came from began, and the time from which that memory votes.
-/// Zero means none.
+/// A grant: a counter, the time when the memory that the counter came from began, and the time from which that memory
+/// votes. Zero means no grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Grant {
     pub(super) counter: u32,
@@ -58,7 +58,7 @@ pub(super) struct Attempt {
     pub(super) phase: Phase,
     /// The time of the worker's clock, which it proposes for a missing counter.
     pub(super) propose: u32,
-    /// The token, or the value that will become the token.
+    /// The token, or the value that will become the token once a majority has been raised to it.
     pub(super) token: u32,
     /// The largest token that had been given when the attempt began.
     pub(super) floor: u32,

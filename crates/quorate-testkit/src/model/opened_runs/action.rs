@@ -2,18 +2,18 @@ use super::{record::End, state::WORKERS};
 use crate::model::Name;
 use std::fmt;
 
-/// A step of the model. Actors are numbered: workers, then leaders.
+/// A step of the model. Actors are numbered: the workers first, then the leaders.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
     /// A leader is elected.
     Elected(u8),
-    /// A request of an actor runs at a node, and is answered.
+    /// A request of an actor runs on a node, and its answer arrives.
     Asks(u8, Ask, Name),
-    /// An actor decides on the answers of these nodes: a bit each.
+    /// An actor makes this choice on the answers of these nodes, each of which is a bit.
     Decides(u8, u8, Choice),
-    /// An actor goes on without any.
+    /// An actor makes this choice without any answers.
     Goes(u8, Choice),
-    /// A leader that writes meets a later record at a node, and goes on from that one.
+    /// A leader that writes meets a later record on a node, and continues from that record.
     Meets(u8, Name),
     /// An actor's lease on a slot is over by its own clock.
     Over(u8),
@@ -21,13 +21,13 @@ pub enum Action {
     Expires(u8, Name),
     /// A node forgets everything.
     Forgets(Name),
-    /// A node comes back with the record alone.
+    /// A node comes back with the run's record alone.
     Returns(Name),
-    /// The next horizon passes at a node: rows go.
+    /// The next horizon passes on a node, which then removes the rows of the slot.
     Horizon(Name),
 }
 
-/// A request.
+/// A request of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A worker reads the ledger.
@@ -36,23 +36,23 @@ pub enum Ask {
     Seal,
     /// A leader writes its record.
     Write,
-    /// A leader's first write of an *open* runs late.
+    /// The first write of an *open* record by a leader runs late.
     WriteLate,
     /// An actor acquires the claim.
     Acquire,
-    /// An extension of its claim, or a late acquire.
+    /// An actor extends its claim, or its acquire runs late.
     Extend,
-    /// Counts the attempt.
+    /// An actor counts its attempt in the slot.
     Count,
-    /// Takes the count back.
+    /// An actor takes its count back.
     TakeBack,
-    /// A worker records that it is done.
+    /// A worker records that the run is done.
     Complete,
     /// A leader records that it ended the run unstarted.
     Void,
-    /// A leader looks at the slot.
+    /// A leader inspects the slot.
     Look,
-    /// A leader looks whether the slot is free.
+    /// A leader inspects only whether the slot is free.
     LookFree,
     /// A leader prunes the tick.
     Prune,
@@ -61,17 +61,17 @@ pub enum Ask {
 /// A decision of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The decision that the answers imply.
+    /// The actor makes the decision that follows from the answers.
     Follow,
-    /// To open the first generation, or the next.
+    /// The leader opens the first generation, or the next one.
     Open,
-    /// To run it itself.
+    /// The leader executes the run itself.
     Direct,
-    /// To end it.
+    /// The leader ends the run with this end.
     Close(End),
-    /// Ends the handler.
+    /// The handler ends.
     End,
-    /// To give it up.
+    /// The worker gives up the run.
     GiveUp,
 }
 

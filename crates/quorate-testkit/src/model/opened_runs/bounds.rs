@@ -3,46 +3,45 @@ use super::{
     state::{LEADERS, WORKERS},
 };
 
-/// The property: a generation is started at most once. At-least-once does not guarantee it where memory is
-/// lost.
+/// The property: a generation starts at most once. Under at-least-once this is not guaranteed if memory is lost.
 pub const ONCE: &str = "a generation starts once";
-/// The property: no start before or after *skipped*.
+/// The property: a run that a leader ended as *skipped* never starts, before or after that.
 pub const SKIPPED: &str = "a skipped run never starts";
 /// The property: *done* means that a handler ended.
 pub const DONE: &str = "a run that is done was executed to its end";
 /// The property, while no memory is lost: leaders agree on the end.
 pub const AGREED: &str = "a run has one end";
-/// The property, while no memory is lost and leases exclude: nothing starts after the end.
+/// The property, while no memory is lost and leases exclude each other: no handler starts after the end.
 pub const CLOSED: &str = "nothing starts after the end";
-/// The property, under the same conditions: a generation starts when no other can still be running.
+/// The property, under the same conditions: a generation starts only when no other generation can still be running.
 pub const ALONE: &str = "generations do not overlap";
-/// The property: a leader that finds the run pruned finds one that has ended.
+/// The property: if a leader finds the run pruned, the run has ended.
 pub const ENDED: &str = "a run is not forgotten before its end";
-/// The property, of any later leader: it does not find a started run as skipped.
+/// The property: no later leader finds a started run as *skipped*.
 pub const NEXT: &str = "no later leader finds a started run as skipped";
-/// The property, while no memory is lost: any later leader finds the end that is in the history.
+/// The property, while no memory is lost: any later leader finds the same end that the history has.
 pub const FINAL: &str = "every later leader finds the end in the history";
 
-/// One model, within these bounds.
+/// One model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenedRuns {
-    /// Workers, each of which makes one attempt.
+    /// The number of workers, each of which makes one attempt.
     pub workers: usize,
-    /// Leaders, each with a term of its own.
+    /// The number of leaders, each with a term of its own.
     pub leaders: usize,
-    /// Generations: two of a job that is at-least-once, one of a job that is at-most-once.
+    /// The number of generations: two for an at-least-once job, one for an at-most-once job.
     pub generations: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// The number of times that a node comes back with the record alone, as it is now, without its seals and slots.
+    /// The number of times that a node comes back with its present record alone, without its seals and slots.
     pub returns: u8,
     /// If set, leases exclude each other. Otherwise they expire at any moment, without notice.
     pub timed: bool,
-    /// Lets horizons pass.
+    /// Lets the horizons of slots pass.
     pub horizon: bool,
-    /// Lets a leader run it itself.
+    /// Lets a leader execute the run itself.
     pub direct: bool,
-    /// Lets leaders prune.
+    /// Lets leaders prune the run.
     pub prunes: bool,
     /// The history from which a search begins.
     pub from: From,
@@ -52,21 +51,21 @@ pub struct OpenedRuns {
     pub without: Option<Rule>,
 }
 
-/// The choices of a leader for a run of which it finds no record.
+/// The choice of a leader for a run of which it finds no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Anything.
+    /// The leader may choose any of the steps.
     Any,
-    /// Opens it.
+    /// The leader opens the run.
     Opens,
-    /// Skips it.
+    /// The leader skips the run.
     Skips,
 }
 
-/// A rule of the protocol. The numbers are those of the design page.
+/// A rule of the protocol. The numbers are those in `docs/design/scheduler.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// R1: a leader seals the ledger before it decides; without that, it reads.
+    /// R1: a leader seals the ledger before it decides. Without this rule, it only reads the ledger.
     Seal,
     /// R2: in the answers to a seal, a node whose memory began after the tick is no evidence that there is no record.
     SealMemory,
@@ -76,59 +75,62 @@ pub enum Rule {
     UnknownNext,
     /// R3: a worker takes a run that a majority shows as open.
     OpenMajority,
-    /// R3: of nodes that are older than `at`.
+    /// R3: this majority consists of nodes whose memory began before the generation's `at`.
     OpenMemory,
-    /// R3: in records of one term.
+    /// R3: the majority shows records of one term.
     OpenTerm,
-    /// R4: the start is a count.
+    /// R4: a worker starts the run only after it has counted its attempt in the slot.
     Count,
-    /// R4: at a majority.
+    /// R4: a majority stores this count.
     CountMajority,
-    /// R4: a node with a count refuses another.
+    /// R4: a node that has a count refuses another.
     CountOnce,
-    /// R5: of nodes that are older than `at`.
+    /// R5: this majority consists of nodes whose memory began before the generation's `at`.
     CountMemory,
-    /// R6: a count is never taken back.
+    /// R6: a count is never removed.
     Kept,
-    /// R7: a leader ends a run unstarted by its slot; without that, it looks whether the slot is free.
+    /// R7: a leader ends a run unstarted only by taking the run's slot. Without this rule, it only looks whether the
+    /// slot is free.
     VoidByClaim,
-    /// R7: with a count; without that, with the claim alone.
+    /// R7: the leader takes the slot with a count. Without this rule, it takes only the claim.
     VoidByCount,
-    /// R7: at nodes that are older than `at`.
+    /// R7: this count is at nodes whose memory began before the generation's `at`.
     VoidMemory,
-    /// R8: before *lost*, the leader has the count at a majority.
+    /// R8: before a leader ends a run as *lost*, it has the count at a majority.
     LostByCount,
-    /// R8: a worker looks at its claim before it starts.
+    /// R8: a worker checks its claim before it starts the run.
     Look,
     /// R9: nodes refuse to let the slot be taken after its horizon.
     Horizon,
-    /// R9: after the horizon a run is lost once its claim is free.
+    /// R9: after the horizon a run is lost only once its claim is free.
     HorizonFree,
-    /// R10: *closed* is at a majority before the history has it.
+    /// R10: a majority stores the *closed* record before the history gets the end.
     ClosedFirst,
-    /// R10: of nodes that remember.
+    /// R10: this majority consists of nodes that remember the run.
     ClosedMemory,
-    /// R11: a slot's owner alone records its end.
+    /// R11: only the owner of a slot records the slot's end.
     OwnEnd,
-    /// R11: the record of the highest term decides; without that, a closed one does.
+    /// R11: the record of the highest term decides. Without this rule, a closed record decides over all others.
     Latest,
     /// R14: a leader whose seal had no majority of nodes older than the tick does not overwrite a later record than it
-    /// has seen, but goes on from that one.
+    /// has seen. It continues from that later record.
     MeetsLater,
-    /// R14: within a term, a leader's records go forward: once it has written *closed*, it never goes on from an *open*.
+    /// R14: within a term, a leader's records only go forward. Once it has written *closed*, it never continues from an
+    /// *open* record.
     Forward,
-    /// R12: a run is pruned after it is closed.
+    /// R12: a run is pruned only after it is closed.
     PruneClosed,
-    /// R13: `at` of a generation is no later than the beginning of the term that opens it; without that, it is the time
-    /// of opening.
+    /// R13: `at` of a generation is no later than the beginning of the term that opens it. Without this rule, it is the
+    /// time of opening.
     AtOfTerm,
-    /// R13: `at` does not move within a generation; without that, a leader that adopts it sets its own.
+    /// R13: `at` does not change within a generation. Without this rule, a leader that adopts the generation sets its
+    /// own `at`.
     AtStays,
 }
 
 impl OpenedRuns {
-    /// Returns the model of these numbers of workers and leaders, with leases that do not exclude, and no
-    /// loss of memory.
+    /// Returns the model with these numbers of workers and leaders. Its leases do not exclude each other, and no memory
+    /// is lost.
     pub fn of(workers: usize, leaders: usize) -> Self {
         assert!(workers <= WORKERS && leaders <= LEADERS, "{workers} workers, {leaders} leaders");
         Self {
@@ -162,12 +164,12 @@ impl OpenedRuns {
         Self { timed: true, ..self }
     }
 
-    /// Returns the same model with a second generation.
+    /// Returns the same model of a job with two generations.
     pub fn twice(self) -> Self {
         Self { generations: 2, ..self }
     }
 
-    /// Returns the same model without this rule.
+    /// Returns the same model with this rule left out.
     pub fn without(self, rule: Rule) -> Self {
         Self { without: Some(rule), ..self }
     }

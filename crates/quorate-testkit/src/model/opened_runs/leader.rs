@@ -1,4 +1,4 @@
-//! The steps of a leader.
+//! The actions of a leader.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -23,13 +23,13 @@ use std::time::Duration;
 /// The state of the run as a seal shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealedState {
-    /// A majority remembers the tick and has no record.
+    /// A majority of the sealed nodes remembers the tick, and no node has a record.
     Absent,
-    /// No majority remembers it, and none has a record.
+    /// No majority of the sealed nodes remembers the tick, and no node has a record.
     Unknown,
-    /// It is below the low-water mark.
+    /// The tick is below the low-water mark.
     Pruned,
-    /// This record decides. With `true`, a majority remembers the tick.
+    /// This record decides. The flag is `true` if a majority of the sealed nodes remembers the tick.
     Record(Mark, bool),
 }
 
@@ -46,7 +46,7 @@ impl OpenedRuns {
         let view = |(at, one): (usize, &Found)| NodeAnswer {
             since: memory(u8::from(!one.older && !self.leaves_out(Rule::SealMemory))).since,
             low_water: if one.pruned { TICK + 1 } else { 0 },
-            // Only the record that decides is weighed, whichever node has it.
+            // The verdict depends only on the record that decides, whichever node has it.
             record: decides.as_ref().filter(|_| at == 0),
         };
         let views: [NodeAnswer<'_>; NODES] = std::array::from_fn(|at| {
@@ -79,7 +79,7 @@ impl OpenedRuns {
         }
         let number = actor as u8;
         let closes = [Choice::Close(End::Lost), Choice::Open];
-        // Of the last generation, *lost* is the end.
+        // A lost generation that is the last one ends the run as *lost*.
         let closes = &closes[..if self.may_open_next(it) { 2 } else { 1 }];
         match it.phase {
             LeaderPhase::Waiting
@@ -256,7 +256,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// A leader that writes goes on from what this node has.
+    /// Lets a leader that writes continue from the record that it met on this node.
     pub(super) fn leader_meets(&self, state: &mut State, leader: usize, at: usize) -> Option<()> {
         let (it, met) = (state.leaders[leader], state.sites[at].core.mark);
         if overwrites(it.target, it.seen, met, it.remembering) && !self.leaves_out(Rule::Forward) {
@@ -377,7 +377,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// A record decides.
+    /// Lets a leader act on the record that decides.
     fn takes(&self, state: &mut State, leader: usize, mark: Mark, remembering: bool) {
         state.leaders[leader].target = mark;
         match mark.stage() {
@@ -393,7 +393,7 @@ impl OpenedRuns {
                 let remembering = remembering || self.leaves_out(Rule::SkipMemory);
                 self.closes(state, leader, inherited(end, remembering));
             }
-            // At most once: the leader that wrote it may have started the run.
+            // At-most-once: the leader that wrote the record may have started the run.
             Some(Stage::Started) | None => self.closes(state, leader, End::Lost),
         }
         state.clear(WORKERS + leader);
@@ -424,7 +424,7 @@ impl OpenedRuns {
         self.closes(state, leader, voided(generation));
     }
 
-    /// A node has the end of the slot: one is enough.
+    /// Lets a leader adopt the end of the slot that it found on a node. One node is enough.
     fn finds_end(&self, state: &mut State, leader: usize, void: bool) {
         let end = if void { voided(state.leaders[leader].generation()) } else { End::Done };
         self.closes(state, leader, end);
@@ -456,7 +456,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// A leader enters the end in the history, of which the first entry stays.
+    /// Enters the leader's end of the run in the history. If the history already has an entry, that entry stays.
     fn enters(&self, state: &mut State, leader: usize) -> Option<()> {
         let end = state.leaders[leader].target.end()?;
         match state.history {
@@ -473,7 +473,7 @@ impl OpenedRuns {
 }
 
 impl Leader {
-    /// The generation that it has opened or adopted.
+    /// Returns the generation that the leader has opened or adopted.
     fn generation(&self) -> u8 {
         match self.target.stage() {
             Some(Stage::Open { generation, .. }) => generation,

@@ -1,36 +1,37 @@
-//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes it through a *slot*, a claim of which one
-//! attempt is ever counted. The protocol is described in `docs/design/scheduler.md`; the numbers of its rules are those of
-//! [`Rule`].
+//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes it through a *slot*. A slot is a claim of
+//! which at most one attempt is ever counted. `docs/design/scheduler.md` describes the protocol. The numbers of its
+//! rules are those of [`Rule`].
 //!
 //! # Status
 //!
-//! The engine, the tally of acquires, the turn of an attempt, the verdict of a seal, the tallies of a write and of a slot,
-//! and the memory rule are the shipped ones. The other decisions are in `proposed.rs`, on packed records; its tests compare
-//! them with the shipped ones for every pair of records.
+//! These parts are the shipped code: the engine, the tally of acquires, the turn of an attempt, the verdict of a seal,
+//! the tallies of a write and of a slot, and the memory rule. The other decisions are in `proposed.rs`, on packed
+//! records. The tests of `proposed.rs` compare them with the shipped decisions for every pair of records.
 //!
 //! # Not covered
 //!
-//! More than one run, two generations, three terms, three nodes, one attempt of each worker, and two lost memories.
-//! Liveness. Fencing tokens: every grant has the same one, so that completing is refused by an owner only, which allows
-//! more than the engine does. Quarantine: a node that forgot serves at once, which allows more. The leader's lease: no leader
-//! stops because its term is over. Retries of a leader that lost the claim of a slot.
+//! The model covers one run, at most two generations, three terms, three nodes, one attempt of each worker, and two
+//! lost memories, and no more of any of these. It does not cover liveness. Fencing tokens: every grant has the same
+//! token, so only the owner check can refuse a *complete*. The model thus permits more than the engine. Quarantine: a
+//! node that forgot serves at once, which also permits more than the engine. The leader's lease: no leader stops
+//! because its term is over. Retries of a leader that lost the claim of a slot are not covered.
 //!
 //! # Scope
 //!
 //! Three nodes, one run, up to three workers and three leaders, whose terms are unique and grow. A request runs at any
-//! later moment or never, and its answer arrives with it; an actor decides at any later moment, on the answers of any
-//! majority. So a reply that is late is covered by a late decision. Requests that run after their phase: acquires,
-//! extensions, counts, *void*, *done*, and a leader's first write of an *open*.
+//! later moment or never, and its answer arrives at once. An actor decides at any later moment, on the answers of any
+//! majority. So a late decision covers the case of a late reply. The following requests may run after the actor's phase
+//! has ended: acquires, extensions, counts, *void*, *done*, and a leader's first write of an *open* record.
 //!
-//! A lease on a slot expires on each node at any moment. Where the model is *timed*, this happens after its owner's own
-//! deadline, at which the owner stops acquiring and does not start.
+//! A lease on a slot expires on each node at any moment. If the model is *timed*, the lease expires only after its
+//! owner's own deadline. At that deadline the owner stops acquiring and does not start the run.
 //!
 //! A node may forget everything, or come back with an *open* record and nothing else. Memories are ordered: a node
-//! knows after which loss its memory began, and an `at` is the number of losses so far. The horizon of a slot passes
-//! on each node at any moment: its rows go.
+//! knows after which loss its memory began, and an `at` is the number of losses so far. The horizon of a slot passes on
+//! each node at any moment. The node then removes the slot's rows.
 //!
-//! The properties [`NEXT`] and [`FINAL`] ask what one more leader would find if it sealed any two nodes now: so a
-//! model of two leaders covers the seal of a third.
+//! The properties [`NEXT`] and [`FINAL`] ask which state one more leader would find if it sealed any two nodes now. So
+//! a model of two leaders covers the seal of a third leader.
 
 mod action;
 mod bounds;
@@ -61,7 +62,7 @@ impl OpenedRuns {
         RequestOptions { finals: self.leaves_out(Rule::Latest), horizon: !self.leaves_out(Rule::Horizon) }
     }
 
-    /// A handler begins, of a worker or of a leader.
+    /// Records that the handler of a worker or of a leader begins.
     fn starts(&self, state: &mut State, worker: Option<usize>, generation: u8) {
         let starts = &mut state.starts[usize::from(generation) - 1];
         *starts = (*starts + 1).min(2);
@@ -106,7 +107,7 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns `true` if a leader that seals any two nodes now may find a state that is `wrong`.
+    /// Returns `true` if `wrong` holds for the state that a leader would find by sealing some two of the nodes now.
     fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,
@@ -149,7 +150,7 @@ impl Model for OpenedRuns {
             std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
         let mut leaders = [Leader::default(); LEADERS];
         if self.remembers() {
-            // When they are elected makes no difference.
+            // The moment at which leaders are elected makes no difference.
             leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Sealing);
         }
         let first = State {

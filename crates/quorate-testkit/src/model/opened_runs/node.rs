@@ -1,6 +1,7 @@
-//! One node's ledger record and slots, for the shipped engine to work on.
+//! One node's ledger record and slots, on which the shipped engine runs.
 //!
-//! The engine is a pure function, so its answers are cached by node state and request: a search asks the same ones over and over.
+//! The engine is a pure function, so its answers are cached by node state and request. A search asks for the same
+//! answers again and again.
 
 use super::record::{GENERATIONS, Mark, TICK};
 use crate::model::{
@@ -17,10 +18,11 @@ use std::{
     time::Duration,
 };
 
-/// One node's wall clock before the first horizon, and how far it is from one horizon to the next, in microseconds.
+/// Two times in microseconds: the node's wall clock before the first horizon, and the time from one horizon to the
+/// next.
 const NOW: u64 = 200;
 const BETWEEN: u64 = 100;
-/// A fencing token that every grant has: see the head of the model.
+/// The fencing token of every grant: see the documentation of the model.
 const TOKEN: FencingToken = FencingToken::new(7);
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
@@ -37,23 +39,23 @@ static SLOTS: LazyLock<[Resource; GENERATIONS]> = LazyLock::new(|| {
 pub(super) enum Row {
     #[default]
     None,
-    /// One attempt.
+    /// One attempt has been counted.
     Counted,
-    /// Its owner has ended the run.
+    /// The owner of the slot, a worker, has ended the run.
     Done,
-    /// Its owner, a leader, has ended it unstarted.
+    /// The owner of the slot, a leader, has ended the run unstarted.
     Void,
 }
 
 /// The claim of one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Slot {
-    /// The holder's number from one; 0 if the claim is free.
+    /// The number of the claim's holder, from one; 0 if the claim is free.
     pub(super) owner: u8,
     pub(super) row: Row,
 }
 
-/// The contents of a node's store.
+/// The data in a node's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Core {
     /// The highest term that has sealed or written.
@@ -94,12 +96,12 @@ pub(super) enum Question {
     Inspect { generation: u8 },
 }
 
-/// The way in which requests are made.
+/// Options for the way in which requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RequestOptions {
-    /// A closed record is the last word: the engine does not overwrite it.
+    /// Set if closed records are written as final, so that the engine never overwrites them.
     pub(super) finals: bool,
-    /// A slot's acquires and counts carry its horizon as the time after which the node refuses them.
+    /// Set if acquires and counts of a slot carry the slot's horizon as the time after which the node refuses them.
     pub(super) horizon: bool,
 }
 
@@ -117,9 +119,9 @@ pub(super) enum NodeReply {
     Done {
         void: bool,
     },
-    /// The holder and the row are the node's own.
+    /// The state of the node shows the holder and the row.
     State,
-    /// Extended, completed, pruned.
+    /// The node has done what was requested: extended, completed or pruned.
     Agreed,
     Refused,
 }
@@ -253,7 +255,7 @@ impl ModelStore for NodeStore {
     }
 
     fn counter(&self, _: &Resource) -> Option<CounterRow> {
-        // One below: each grant has the same token.
+        // The counter is one below the token, so that each grant has the same token.
         let count = FencingToken::new(TOKEN.get() - 1);
         Some(CounterRow { count, until_micros: u64::MAX })
     }

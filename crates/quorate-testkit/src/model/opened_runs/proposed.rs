@@ -1,37 +1,39 @@
-//! The decisions of leaders and workers, on packed records. The library has the same ones on records in JSON, which are too slow
-//! for a search of millions of states; the tests below compare the two for every pair of records.
+//! The decisions of leaders and workers, on packed records. The library makes the same decisions on records in JSON,
+//! which are too slow for a search of millions of states. The tests below compare the two for every pair of records.
 //!
 //! The library's tallies of a slot ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]) and its
 //! [`verdict`](quorate::internals::verdict) are used as they are.
 //!
-//! Slots: acquire and count must not be served after the slot's horizon; extend and complete may. `keep` and `retention` last
-//! until the horizon. A count is never sent with `withdraw`, and the attempts of a slot are never reset.
+//! For slots, the model makes these assumptions. Acquire and count must not be served after the slot's horizon; extend
+//! and complete may be served. `keep` and `retention` last until the horizon. A count is never sent with `withdraw`,
+//! and the attempts of a slot are never reset.
 
 use super::record::{End, Mark, Stage};
 use quorate::internals::majority;
 
-/// Returns the record that decides, of those that a seal found: the one of the highest term and, within one
-/// term, the one that its leader wrote last.
+/// Returns the record that decides, of the records that a seal found. It is the one of the highest term. Within one
+/// term, it is the one that its leader wrote last.
 pub(super) fn latest(found: impl IntoIterator<Item = Mark>) -> Mark {
     found.into_iter().max().unwrap_or(Mark::NONE)
 }
 
-/// Returns `true` if a leader may overwrite `met`, a record of an earlier term on a node, with `target`. A
-/// seal with a majority of nodes that are older than the tick has found every record that ever had a
-/// majority. After any other seal, a record later than the `seen` one may have had a majority: then it
-/// decides instead.
+/// Returns `true` if a leader may overwrite `met`, a record of an earlier term on a node, with `target`. If a majority
+/// of the sealed nodes remembers the tick (their memory began before it), the seal found every record that ever had a
+/// majority. After any other seal, a record later than the `seen` one may have had a majority. Then that later record
+/// decides, and is not overwritten.
 pub(super) fn overwrites(target: Mark, seen: Mark, met: Mark, remembering: bool) -> bool {
     remembering || met <= seen || target.end().is_some()
 }
 
-/// Returns `true` if a leader that has written `before` may write `next`: within a term, its records only
-/// go forward.
+/// Returns `true` if a leader that has written `before` may write `next`. Within a term, a leader's records only go
+/// forward: *open* 1, *open* 2, *closed*.
 pub(super) fn goes_forward(before: Mark, next: Mark) -> bool {
     next > before
 }
 
-/// The generation that a worker may take, and its `at`: a majority of nodes that are older than `at` shows the very same
-/// record, term and all. `shown`: the record of each node that answered, and whether the node is older than the record's `at`.
+/// Returns the generation that a worker may take, and its `at`. A majority of nodes whose memory began before `at` must
+/// show exactly the same record, including its term. `shown` has the record of each node that answered, and whether the
+/// node's memory began before the record's `at`.
 pub(super) fn is_open(shown: &[(Mark, bool)], nodes: usize) -> Option<(u8, u8)> {
     let counts = |mark: Mark| shown.iter().filter(|(other, older)| *other == mark && *older).count();
     let mut open = shown.iter().filter(|(mark, _)| counts(*mark) >= majority(nodes));
@@ -41,26 +43,29 @@ pub(super) fn is_open(shown: &[(Mark, bool)], nodes: usize) -> Option<(u8, u8)> 
     }
 }
 
-/// The end that a leader makes of the end in a record that decides. *Skipped* was perhaps never at a majority: where the
-/// seal had no majority of nodes that are older than the tick, a later record that was may be forgotten.
+/// Returns the end that a leader adopts from the record that decides. A *skipped* record may never have had a majority.
+/// If the seal had no majority of nodes whose memory began before the tick, a later record that did have a majority may
+/// be forgotten. Then *skipped* becomes *lost*.
 pub(super) fn inherited(end: End, remembering: bool) -> End {
     if end == End::Skipped && !remembering { End::Lost } else { end }
 }
 
-/// The end of a generation that a leader ended through its slot: a later one was never a misfire, for an earlier one may
-/// have been started.
+/// Returns the end of a generation that a leader ended through its slot. A generation after the first is never skipped
+/// as a misfire, because an earlier generation may have been started.
 pub(super) fn voided(generation: u8) -> End {
     if generation == 1 { End::Skipped } else { End::Lost }
 }
 
-/// The generation that a leader opens of a run of which it finds no record. Without a majority of nodes that are older than
-/// the tick, another may have been started: so this one is not the first, and is never skipped.
+/// Returns the generation that a leader opens if it finds no record of the run. Without a majority of nodes whose
+/// memory began before the tick, another generation may have been started. Then the opened generation is not the first,
+/// and is never skipped.
 pub(super) fn first_opened(remembering: bool) -> u8 {
     if remembering { 1 } else { 2 }
 }
 
-/// The time before which a node's memory must have begun to count for a leader's writes, and for the generations that it
-/// opens: the tick's time or the beginning of the leader's term, whichever is later. It does not move within a term.
+/// Returns the time before which a node's memory must have begun. Only such a node counts for a leader's writes and for
+/// the generations that the leader opens. The time is the tick's time or the beginning of the leader's term, whichever
+/// is later. It stays the same within a term.
 pub(super) fn memory_needed(tick: u64, term_began: u64) -> u64 {
     tick.max(term_began)
 }
@@ -87,7 +92,7 @@ mod tests {
         }
     }
 
-    /// The record that the library writes.
+    /// Returns the library's record for a packed record.
     fn shipped(mark: Mark) -> Option<Record> {
         let written = match mark.stage()? {
             Stage::Started => RunRecord::started("l"),
@@ -108,7 +113,7 @@ mod tests {
         Some(written.into_record(WallTime::from_micros(100), FencingToken::new(mark.term().into())))
     }
 
-    /// All records of three terms. Of one term there is at most one end, and one `at` for each generation.
+    /// Returns all records of three terms. A term has at most one end, and one `at` for each generation.
     fn marks() -> Vec<Mark> {
         let open = |generation| Stage::Open { generation, at: 1 };
         let stages = |end| [Stage::Started, open(1), open(2), Stage::Closed(end)];
@@ -165,7 +170,8 @@ mod tests {
         for remembering in [false, true] {
             assert_eq!(internals::first_opened(remembering), u32::from(first_opened(remembering)));
         }
-        // What the model calls lost is cancelled where the leader knows that it ended the generation itself.
+        // A run that the model calls lost is cancelled in the library if the leader knows that it ended the generation
+        // itself.
         assert_eq!(internals::voided(1, RunOutcome::SkippedMisfire), tick_end(voided(1)));
         assert_eq!(
             (internals::voided(2, RunOutcome::SkippedMisfire), voided(2)),

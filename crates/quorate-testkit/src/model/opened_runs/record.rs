@@ -6,13 +6,13 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// The time at which the tick is due, in microseconds: [`Record::at`] of all its records.
+/// The time at which the tick is due, in microseconds. It is the [`Record::at`] of all records of the tick.
 pub(super) const TICK: u64 = 100;
-/// Generations of a run at most.
+/// The maximum number of generations of a run.
 pub const GENERATIONS: usize = 2;
-/// Memories that are lost at most.
+/// The maximum number of memories that are lost.
 pub(super) const FAULTS: u8 = 2;
-/// Terms at most.
+/// The maximum number of terms.
 const TERMS: u8 = 3;
 
 const EPOCHS: u8 = FAULTS + 1;
@@ -24,9 +24,9 @@ const STAGES: u8 = FIRST_CLOSED + 3;
 pub enum End {
     /// A handler ran to its end.
     Done,
-    /// It was started, or may have been.
+    /// The run was started, or may have been started, and its end is unknown.
     Lost,
-    /// It was never started.
+    /// The run was never started.
     Skipped,
 }
 
@@ -37,9 +37,9 @@ impl End {
 /// The value of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The leader itself was about to start the run.
+    /// The leader was about to start the run itself.
     Started,
-    /// Workers may take this generation; nodes that are younger than `at` do not count for it.
+    /// Workers may take this generation. Nodes whose memory began after `at` do not count for it.
     Open {
         generation: u8,
         at: u8,
@@ -47,8 +47,8 @@ pub(super) enum Stage {
     Closed(End),
 }
 
-/// A record, or none. The order is that in which records supersede each other: by term, and within a term in the
-/// order in which its leader writes.
+/// A record, or no record. Records are ordered as they supersede each other: by term, and within a term in the order in
+/// which its leader writes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Mark(u8);
 
@@ -91,7 +91,7 @@ impl Mark {
         }
     }
 
-    /// The byte.
+    /// Returns the byte of the packed record.
     pub(super) fn code(self) -> u8 {
         self.0
     }
@@ -101,7 +101,8 @@ impl Mark {
         Self(code)
     }
 
-    /// The record that the engine stores. `finals`: the engine refuses to overwrite one that is closed.
+    /// Returns the record that the engine stores. With `finals`, a closed record is final: the engine refuses to
+    /// overwrite it.
     pub(super) fn record(self, finals: bool) -> Option<Record> {
         let stage = self.0.checked_sub(1)? % STAGES;
         Some(Record {

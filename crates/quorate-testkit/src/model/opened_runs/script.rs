@@ -1,5 +1,5 @@
-//! Beginnings of searches: histories that lead to the interesting states, so that a search need not find
-//! them each time.
+//! Starting points of searches: histories that lead to the interesting states, so that a search need not find these
+//! states itself.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -10,15 +10,15 @@ use super::{
 use crate::model::Name;
 use stateright::Model;
 
-/// Nodes, a bit each.
+/// The nodes. Each is one bit of a set of nodes.
 const X: u8 = 1;
 const Y: u8 = 2;
 const Z: u8 = 4;
-/// Leaders.
+/// The indexes of the leaders.
 const L1: u8 = WORKERS as u8;
 const L2: u8 = L1 + 1;
 const L3: u8 = L1 + 2;
-/// A worker.
+/// The index of the first worker.
 const W1: u8 = 0;
 const W2: u8 = 1;
 
@@ -27,45 +27,48 @@ const W2: u8 = 1;
 pub enum From {
     /// Nothing has happened yet.
     Nothing,
-    /// The first leader has opened the run at two nodes.
+    /// The first leader has opened the run at x and y.
     Opened,
-    /// And all workers have read it, perhaps long ago.
+    /// As [`Self::Opened`]. All workers have also read the record, perhaps long ago.
     Read,
-    /// And the first worker has taken it there, and runs it.
+    /// As [`Self::Read`]. The first worker has also taken the run at x and y, and executes it.
     Started,
-    /// All workers have read it. The first has the claim at x and z and a count at z; the second a grant of y.
+    /// All workers have read the record. The first has the claim at x and z and a count at z. The second has a grant of
+    /// y.
     Counting,
-    /// All workers have read it. The first has the claim and a count at x and z, and has not started.
+    /// All workers have read the record. The first has the claim and a count at x and z, and has not started the run.
     Counted,
-    /// As *read*. The first worker has taken it at x and z, and gives it up; the second has taken it at x and y, and runs it.
+    /// All workers have read the record. The first worker has taken the run at x and z, and gives it up. The second has
+    /// taken the run at x and y, and executes it.
     GivenUp,
-    /// The first leader has decided to skip it. The second has opened it at x and y, and the workers have read it.
+    /// The first leader has decided to skip the run. The second has opened the run at x and y, and the workers have
+    /// read the record.
     Split,
-    /// And the first leader has written *skipped* at z.
+    /// As [`Self::Split`]. The first leader has also written *skipped* at z.
     SplitWritten,
-    /// The first leader has opened it at x alone. The second has skipped it at y and z.
+    /// The first leader has opened the run at x alone. The second has skipped the run at y and z.
     Deposed,
-    /// The first leader has opened it at x alone; the second has written *skipped* at z alone.
+    /// The first leader has opened the run at x alone. The second has written *skipped* at z alone.
     Minorities,
-    /// And a third has adopted it, at y so far.
+    /// As [`Self::Minorities`]. A third leader has also adopted the run, at y so far.
     Mixed,
-    /// The first leader has opened it at y alone. The second has skipped it at x and z. x forgets. The third has sealed x
-    /// and y.
+    /// The first leader has opened the run at y alone. The second has skipped the run at x and z. Then x has forgotten,
+    /// and the third leader has sealed x and y.
     Forgotten,
-    /// The first worker has taken it at x and y and runs it. y forgets. The second leader has sealed x and y, and adopted it
-    /// at x and z, where the second worker has read it.
+    /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has
+    /// sealed x and y, and adopted the run at x and z, where the second worker has read the record.
     Adopted,
-    /// The first worker has started it at x and y, and its lease is over. The leader has held it as lost at y and z, and opened
-    /// the second generation at x and y.
+    /// The first worker has started the run at x and y, and its lease is over. The leader has treated the generation as
+    /// lost at y and z, and opened the second generation at x and y.
     Second,
-    /// The first worker has taken it at x and y and runs it. y forgets. The second leader has found nothing at y and z, opened it
-    /// there, and holds the claim.
+    /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has found
+    /// no record at y and z, opened the run there, and holds the claim.
     Reopened,
-    /// All workers have read it. The second leader has adopted it at y and z. The first holds the claim there, and has not
-    /// counted.
+    /// All workers have read the record. The second leader has adopted the run at y and z. The first leader holds the
+    /// claim there, and has not counted.
     Claimed,
-    /// The second leader has adopted it and ended it unstarted at y and z. The first holds the claim at x and y, and has the
-    /// count there. y forgets.
+    /// The second leader has adopted the run and ended it unstarted at y and z. The first leader holds the claim at x
+    /// and y, and has the count there. Then y has forgotten.
     Voided,
 }
 

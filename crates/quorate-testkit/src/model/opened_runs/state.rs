@@ -4,11 +4,11 @@ use super::{
 };
 use crate::model::{NODES, Name};
 
-/// Workers at most.
+/// The maximum number of workers.
 pub const WORKERS: usize = 3;
-/// Leaders at most.
+/// The maximum number of leaders.
 pub const LEADERS: usize = 3;
-/// All of them.
+/// The maximum number of actors: workers and leaders.
 pub(super) const ACTORS: usize = WORKERS + LEADERS;
 
 /// The states of nodes, workers and leaders.
@@ -17,23 +17,23 @@ pub struct State {
     pub(super) sites: [Site; NODES],
     pub(super) workers: [Worker; WORKERS],
     pub(super) leaders: [Leader; LEADERS],
-    /// The number of memories that have been lost. It serves as the clock of memories.
+    /// The number of memories that nodes have lost so far. It serves as the clock by which memories are ordered.
     pub(super) epoch: u8,
-    /// The number of them that came back with a record.
+    /// The number of nodes that came back with a record alone.
     pub(super) returned: u8,
-    /// The actors whose leases are over by their own clocks, a bit each.
+    /// The actors whose leases are over by their own clocks. Each actor is a bit.
     pub(super) over: u8,
-    /// The number of starts of each generation.
+    /// The number of starts of each generation, so far.
     pub(super) starts: [u8; GENERATIONS],
     /// Set if a handler has ended.
     pub(super) finished: bool,
     /// The end in the history.
     pub(super) history: Option<End>,
-    /// A property that was broken on the way here.
+    /// The property that a step of this history has broken, if any.
     pub(super) broken: Option<Broken>,
 }
 
-/// The properties of steps.
+/// The properties that a single step can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Broken {
     Once,
@@ -45,13 +45,14 @@ pub(super) enum Broken {
     Ended,
 }
 
-/// One node, and the answers that each actor has from it.
+/// One node, and the answers of the node to each actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Site {
     pub(super) core: Core,
-    /// The lost memory after which its own began; 0 is before the tick.
+    /// The number of the lost memory after which the node's memory began; 0 if its memory began before the tick.
     pub(super) since: u8,
-    /// By actor: 0, or the answer to its present request. Its meaning depends on the request.
+    /// For each actor: 0, or the answer to the actor's present request. The meaning of an answer depends on the
+    /// request.
     pub(super) lines: [u8; ACTORS],
     pub(super) name: Name,
 }
@@ -66,27 +67,27 @@ pub(super) struct Worker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) enum WorkerPhase {
-    /// Reads the ledger. Lines: the open record of a node that counts, and whether it is old enough.
+    /// The worker reads the ledger. Lines: the open record of a node that counts, and whether the node is old enough.
     #[default]
     Reading,
-    /// Acquires the claim. Lines: [`FREE`] or [`COUNTED`].
+    /// The worker acquires the claim. Lines: [`FREE`] or [`COUNTED`].
     Acquiring,
-    /// Counts its attempt. Lines: [`OLD`] or [`YOUNG`].
+    /// The worker counts its attempt. Lines: [`OLD`] or [`YOUNG`].
     Counting,
-    /// Takes its count back (without [`Rule::Kept`](super::Rule::Kept)).
+    /// The worker takes its count back (only without [`Rule::Kept`](super::Rule::Kept)).
     TakingBack,
-    /// The handler runs.
+    /// The worker's handler runs.
     Running,
-    /// Records that it is done.
+    /// The worker records that the run is done.
     Completing,
-    /// Did not get the claim.
+    /// The worker did not get the claim, or has given up.
     Off,
 }
 
-/// A grant of a slot without and with a count.
+/// A grant of a slot on which no attempt is counted, and a grant of a slot on which one is.
 pub(super) const FREE: u8 = 1;
 pub(super) const COUNTED: u8 = 2;
-/// A count or a write at a node that is old enough, and at one that is not.
+/// An answer to a count or a write: from a node that is old enough, and from one that is not.
 pub(super) const OLD: u8 = 1;
 pub(super) const YOUNG: u8 = 2;
 
@@ -94,40 +95,41 @@ pub(super) const YOUNG: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Leader {
     pub(super) phase: LeaderPhase,
-    /// The memory that its writes need: the beginning of its term.
+    /// The memory that a node needs to count for the leader's writes: it began before the leader's term.
     pub(super) at: u8,
-    /// Set if a majority of the nodes in its seal was older than the tick.
+    /// Set if the nodes in the leader's seal that are older than the tick were a majority.
     pub(super) remembering: bool,
-    /// The record that it writes or has written.
+    /// The record that the leader writes or has written.
     pub(super) target: Mark,
-    /// The record that it overwrites.
+    /// The record that the leader overwrites.
     pub(super) seen: Mark,
-    /// An *open* of its own, and the record that this overwrites: the request may run late.
+    /// An *open* record that the leader has written, and the record that it overwrote. The request of this write may
+    /// run late.
     pub(super) opened: [Mark; 2],
-    /// The slot that it has taken, in which it records *void*.
+    /// The slot that the leader has taken, in which it records *void*.
     pub(super) voids: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) enum LeaderPhase {
-    /// Is not elected yet.
+    /// The leader is not elected yet.
     #[default]
     Waiting,
-    /// Seals. Lines: the record that was found, and the node's memory.
+    /// The leader seals the ledger. Lines: the record that was found, and the node's memory.
     Sealing,
-    /// Writes `target`. Lines: [`OLD`] or [`YOUNG`].
+    /// The leader writes `target`. Lines: [`OLD`] or [`YOUNG`].
     Writing,
-    /// Has opened the run. Lines: [`FREE`], of a slot past its horizon.
+    /// The leader has opened the run. Lines: [`FREE`], of a slot past its horizon.
     Watching,
-    /// Acquires the claim to end the run. Lines: [`FREE`] or [`COUNTED`].
+    /// The leader acquires the claim to end the run. Lines: [`FREE`] or [`COUNTED`].
     Claiming,
-    /// Counts, to own the slot. Lines: [`OLD`] or [`YOUNG`].
+    /// The leader counts, in order to own the slot. Lines: [`OLD`] or [`YOUNG`].
     Voiding,
-    /// Holds the claim of an orphaned run, and raises the count. Lines: [`OLD`].
+    /// The leader holds the claim of an orphaned run, and writes the count to the other nodes. Lines: [`OLD`].
     Filling,
-    /// Runs the handler itself.
+    /// The leader runs the handler itself.
     Running,
-    /// Has entered the end in the history, or found the run pruned.
+    /// The leader has entered the end in the history, or found the run pruned.
     Ended,
 }
 
@@ -151,7 +153,7 @@ impl Found {
 }
 
 impl State {
-    /// A new phase of an actor: answers to earlier requests no longer count.
+    /// Clears the answers of an actor that begins a new phase: answers to earlier requests no longer count.
     pub(super) fn clear(&mut self, actor: usize) {
         self.sites.iter_mut().for_each(|site| site.lines[actor] = 0);
     }

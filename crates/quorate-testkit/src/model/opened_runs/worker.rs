@@ -1,4 +1,4 @@
-//! The steps of a worker.
+//! The actions of a worker.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -22,19 +22,20 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// The time of `epoch`, on every node's clock. A memory that was lost then begins a little before.
+/// Returns the time of `epoch` on every node's clock, in microseconds. The memory of a node that forgot in this epoch
+/// begins shortly before this time.
 pub(super) fn time_of(epoch: u8) -> u64 {
     TICK + 10 * u64::from(epoch)
 }
 
-/// The memory of a node.
+/// Returns the memory of a node that forgot in the epoch `since`. Zero is a memory that began before the tick.
 pub(super) fn memory(since: u8) -> Memory {
     let since = if since == 0 { 0 } else { time_of(since) - 5 };
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// Evaluates the grants of a claim, of which one attempt may begin, with the shipped code; `None` without a
-/// majority.
+/// Evaluates the grants of a claim, of which only one attempt may begin, with the shipped code. Returns `None` without
+/// a majority of grants.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     let mut tally = ClaimTally::of_claim(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -54,8 +55,8 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
 }
 
-/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A line says whether
-/// its node counts.
+/// Returns `true` if the counts at these nodes make their sender the owner of a slot. Each line says whether its node
+/// counts.
 pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
     let mut tally = SlotTally::new(NODES, TICK);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -69,7 +70,7 @@ pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
 }
 
 impl OpenedRuns {
-    /// Returns `true` if the actor may still act on its claim, as far as it knows.
+    /// Returns `true` if the actor, as far as it knows, may still act on its claim.
     pub(super) fn is_live(&self, state: &State, actor: usize) -> bool {
         !self.timed || !state.is_over(actor)
     }
@@ -205,7 +206,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// An actor may decide on the answers of any majority.
+    /// Adds an actor's possible decisions: it may decide on the answers of any majority.
     pub(super) fn decides(&self, state: &State, actor: usize, choices: &[Choice], actions: &mut Vec<Action>) {
         let least = match self.without {
             Some(Rule::OpenMajority | Rule::CountMajority) => 1,
@@ -223,7 +224,7 @@ impl OpenedRuns {
         let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
         let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
         if self.leaves_out(Rule::OpenTerm) {
-            // A record of another term is treated as the same one.
+            // With the rule left out, a record of another term is treated as the same record.
             for (mark, _) in &mut shown {
                 *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
             }

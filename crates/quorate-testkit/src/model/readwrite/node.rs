@@ -1,4 +1,4 @@
-//! One node's key, for the shipped engine to work on, and the behaviour of a node that leaves out a rule.
+//! One node's key, on which the shipped engine runs, and the behaviour of a node that leaves out a rule.
 
 use super::{AGENTS, Rule};
 use crate::model::{
@@ -14,9 +14,9 @@ use std::{
     time::Duration,
 };
 
-/// The number of owner tokens: each agent's own, and that of the reader that the agent becomes.
+/// The number of owner tokens. Each agent has two: its own, and the one of the reader that it becomes.
 const TOKENS: usize = AGENTS * 2;
-/// The number of requests that an agent may have on their way to one node.
+/// The number of requests that an agent may have in flight to one node.
 pub(super) const REQUESTS: usize = What::ALL.len();
 
 static NAMES: LazyLock<[Arc<str>; TOKENS]> =
@@ -28,13 +28,13 @@ const NOW: u64 = 1000;
 /// A request of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Asks to write or to read.
+    /// The agent asks to write or to read.
     Acquire,
-    /// Extends the lease.
+    /// The agent extends its lease.
     Extend,
-    /// Asks to be a reader from now on.
+    /// The agent asks to become a reader in place of a writer.
     Downgrade,
-    /// Extends the lease as the reader that the agent has become.
+    /// The agent extends the lease of the reader that it has become.
     ExtendTurned,
 }
 
@@ -62,7 +62,7 @@ enum Holder {
 }
 
 impl Key {
-    /// A key without a holder.
+    /// Returns a key without a holder. It has a fencing counter if `counts`.
     pub(super) fn counting(counts: bool) -> Self {
         Self { holder: Holder::Free, count: u8::from(counts) }
     }
@@ -122,7 +122,7 @@ impl Key {
         matches!(self.ask(request), Reply::Granted { .. } | Reply::Shared | Reply::Extended)
     }
 
-    /// Removes everything that the agent holds: as a reader, or as a writer that perhaps became a reader.
+    /// Removes all that the agent holds: its lease as a reader, or its lease as a writer that may have become a reader.
     pub(super) fn released(&mut self, agent: usize, reads: bool, without: Option<Rule>) {
         if without == Some(Rule::ReleasesItself) && reads && matches!(self.holder, Holder::Read(_)) {
             self.holder = Holder::Free;
@@ -143,7 +143,7 @@ impl Key {
         }
     }
 
-    /// Takes a step off all remaining times.
+    /// Subtracts a step from all remaining times.
     pub(super) fn step(&mut self) {
         self.holder = match self.holder {
             Holder::Alone(who, left) if left > 1 => Holder::Alone(who, left - 1),
@@ -154,7 +154,7 @@ impl Key {
         };
     }
 
-    /// Runs *raise*. Returns `true` if the agent is still the owner.
+    /// Runs *raise*. Returns `true` if the agent is still the owner of the key.
     pub(super) fn raised(&mut self, agent: usize, token: u8) -> bool {
         let mine = matches!(self.holder, Holder::Alone(who, _) if usize::from(who) == agent);
         if mine {

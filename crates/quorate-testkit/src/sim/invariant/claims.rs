@@ -6,21 +6,21 @@ use std::{
     time::Duration,
 };
 
-/// Requires that a message which is done stays done. While its done record is stored on a majority, no
-/// worker receives the message, no server that has the record grants it, and on a server a record of a
-/// lower token never replaces one of a higher. A worker that learns that it completed the message has that
-/// from a majority. A worker that learns that the message is done receives a result that a worker had
-/// recorded. (The invariants `leftovers` and `liveness` check that no message stays claimed.)
+/// Requires that a message which is done stays done. While a majority stores its done record, no worker receives the
+/// message, and no server that has the record grants the message's claim. On a server, a record of a lower token never
+/// replaces one of a higher token. If a worker learns that it completed the message, a majority stores the done record.
+/// If a worker learns that the message is already done, the result that it receives is one that a worker had recorded.
+/// (The invariants `leftovers` and `liveness` check that no message stays claimed.)
 ///
-/// The guarantee holds within the retention, which no run outlasts. The documented exception is: "a *done*
-/// on a bare majority does not survive the loss of one of its nodes". So a server that forgot counts no
-/// more, though it may come back with a snapshot that has the record. And a worker whose boot clock stood
-/// still cannot know that its grant is long over.
+/// The guarantee holds within the retention, which is longer than any run. There are two exceptions. One is documented:
+/// "a *done* on a bare majority does not survive the loss of one of its nodes". So a server that forgot no longer
+/// counts, even if it comes back with a snapshot that has the record. The other exception is a worker whose boot clock
+/// stood still: it cannot know that its grant has ended.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// The token under which a claim is done, by server.
+    /// For each message, the token under which it is done, by server.
     done: BTreeMap<Resource, BTreeMap<String, u64>>,
-    /// The servers that ever recorded it, by token.
+    /// The servers that ever recorded a message as done, by resource and token.
     recorded: BTreeMap<(Resource, u64), BTreeSet<String>>,
     results: BTreeMap<Resource, BTreeSet<Arc<str>>>,
 }

@@ -2,9 +2,9 @@ use super::{Event, Invariant};
 use crate::sim::Belief;
 use std::time::Duration;
 
-/// Requires that no two leases on one resource are taken for valid at one true moment, each by its own
-/// worker's clock. A lease whose worker's clock stood still is outside of the guarantee until a request
-/// sent by a running clock extends it.
+/// Requires that no two workers consider leases on one resource valid at one true moment, each by its own clock. If a
+/// worker's clock stood still, its lease is outside of the guarantee until a request that was sent while the clock ran
+/// extends it.
 #[derive(Debug)]
 pub(super) struct Exclusion;
 

@@ -23,9 +23,9 @@ impl Invariant for Fencing {
         if !self.seen.insert((resource.clone(), token)) {
             return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
         }
-        // A worker that was paused between the verdict and this point holds nothing: another worker may
-        // have acquired since. A worker whose clock stood still meanwhile cannot know: see `Succession`
-        // for its order.
+        // A worker that was paused between the verdict and this point holds nothing, because another worker may have
+        // acquired the lease since then. A worker whose clock stood still in between cannot know that. For the order of
+        // such a worker, see `Succession`.
         if !belief.valid || belief.clock_stood {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeSet, time::Duration};
 
-/// Requires that a lease which a worker has seen ended stays ended.
+/// Requires that a lease which its worker has seen as ended never counts as valid again.
 #[derive(Debug, Default)]
 pub(super) struct Finality {
     ended: BTreeSet<u64>,

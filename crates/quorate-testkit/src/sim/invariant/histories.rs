@@ -19,17 +19,17 @@ use std::{
     time::Duration,
 };
 
-/// The time in which the leader must enter the end of a run that another worker executed: it inspects the slot at least
-/// once a second, and closes the run before the history has it.
+/// The time in which the leader must enter the end of a run that another worker executed. The leader inspects the slot
+/// at least once a second, and closes the run before the history gets the entry.
 const ENTERED_IN: Duration = Duration::from_secs(2);
 
 /// A history records the end of each run.
 ///
 /// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the whole history.
 /// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For a
-///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its claim, and its
-///   entry has the term of the leader that opened it.) *Cancelled* means that a handler was cancelled, or that its run was cancelled before it began. *Lost* occurs
-///   only for at-most-once jobs.
+///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its claim, and
+///   its entry has the term of the leader that opened it.) *Cancelled* means that a handler was cancelled, or that its
+///   run was cancelled before it began. *Lost* occurs only for at-most-once jobs.
 /// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means that no
 ///   handler was called for the tick.
 /// - The newest entries are present, as many as the job keeps. This is required of the entries that a majority of the
@@ -42,7 +42,7 @@ const ENTERED_IN: Duration = Duration::from_secs(2);
 pub(super) struct Histories {
     log: PoolLog,
     promises: Promises,
-    /// For each ledger that holds a history, the job.
+    /// For each ledger that stores a history, the name of the job.
     parts: BTreeMap<String, &'static str>,
     /// For each job, the entries that servers store, by key.
     stored: BTreeMap<&'static str, BTreeMap<Arc<str>, Stored>>,
@@ -142,7 +142,7 @@ impl Histories {
         self.retained(job, entries).map_err(|why| format!("the history of {job}: {why}"))
     }
 
-    /// Returns the way in which an entry contradicts the runs that happened; `None` if it does not.
+    /// Returns how an entry contradicts the runs that happened, or `None` if it does not contradict them.
     fn contradicts(&self, entry: &HistoryEntry) -> Option<String> {
         let Some(spec) = self.log.spec(&entry.job) else { return Some("there is no such job".to_owned()) };
         let of = RunOf { job: Arc::clone(&entry.job), tick: entry.tick, request: entry.cause.request() };
@@ -160,9 +160,9 @@ impl Histories {
             RunOutcome::Cancelled => {
                 let until = WallTime::from_micros(u64::MAX);
                 let given_up = self.log.may_be_cancelled(&entry.job, entry.tick, until);
-                // A pause also ends a run that waits for a worker, after an earlier one that left no end.
+                // A pause also ends a run that waits for a worker after an earlier generation has left no end.
                 let paused = spec.is_any_worker() && self.log.may_be_paused(&entry.job, entry.tick);
-                // A handler may have ended while its term or claim was over before its end was recorded.
+                // The handler may have ended after its term or claim was over, and before the end was recorded.
                 given_up || paused || ended(&|_, _| true)
             }
             RunOutcome::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
@@ -176,7 +176,7 @@ impl Histories {
         !spec.is_any_worker() || self.promises.any_worker_entries
     }
 
-    /// Returns the error in an entry of skipped ticks; `None` if the entry is right.
+    /// Returns the error in an entry of skipped ticks, or `None` if the entry is correct.
     fn not_skipped(&self, spec: &PoolSpec, entry: &HistoryEntry) -> Option<String> {
         let permitted = match entry.end {
             RunOutcome::SkippedMisfire => !spec.catches_up_all(),
@@ -199,7 +199,7 @@ impl Histories {
         started.map(|run| format!("run {} of {:?} has started", run.start.run, run.start.at))
     }
 
-    /// Checks that the newest entries that a majority of the servers stores are present.
+    /// Checks that a history read contains the newest entries that a majority of the servers stores.
     fn retained(&self, job: &str, entries: &[HistoryEntry]) -> Result<(), String> {
         let (Some(spec), Some(stored)) = (self.log.spec(job), self.stored.get(job)) else { return Ok(()) };
         if !self.judges(spec) {
@@ -217,14 +217,14 @@ impl Histories {
         }
     }
 
-    /// Checks that each run that has started and ended since the faults has its entry.
+    /// Checks that each run that started and ended after the faults has its history entry.
     fn reckon(&self, settled: WallTime, until: WallTime) -> Result<(), String> {
         for run in self.log.runs().filter(|run| run.start.true_wall > settled && run.ended_itself()) {
             let (Some(spec), Some(read)) = (self.log.spec(&run.start.job), self.read.get(&run.start.job))
             else {
                 continue;
             };
-            // The leader that was to enter it may have stopped first.
+            // The leader that had to enter the end may have been stopped before it did so.
             let ended = run.end.map_or(until, |(at, _)| at);
             if spec.is_any_worker() && until < ended + ENTERED_IN {
                 continue;
@@ -233,7 +233,7 @@ impl Histories {
             let is_its = |entry: &&HistoryEntry| {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request) && is_under(spec, entry, run)
             };
-            // A short history may have pruned it.
+            // A short history may already have pruned the entry.
             let newer = read.iter().filter(|entry| entry.tick > of.tick).count();
             if newer + 1 < spec.history && !read.iter().any(|entry| is_its(&entry)) {
                 return Err(format!(

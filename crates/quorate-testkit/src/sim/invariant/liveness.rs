@@ -1,7 +1,7 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// Requires that a worker acquires a free lease soon, once the faults and the quarantines are over.
+/// Requires that a worker soon acquires a free lease, once the faults and the quarantines are over.
 #[derive(Debug)]
 pub(super) struct Liveness;
 

@@ -1,5 +1,5 @@
-//! The invariants, one file each: what must hold in every run. An invariant sees the true time and every
-//! event; it does not influence the run.
+//! The invariants that must hold in every run, one in each file. An invariant sees the true time and every event, and
+//! does not influence the run.
 
 mod backing;
 mod claims;
@@ -31,13 +31,13 @@ pub trait Invariant: Debug + Send {
     /// Returns the invariant's name in a report.
     fn name(&self) -> &'static str;
 
-    /// Returns `true` if the invariant holds whatever the clocks do, as long as no server forgets.
+    /// Returns `true` if the invariant must hold whatever the clocks do, as long as no server forgets.
     fn is_timeless(&self) -> bool {
         false
     }
 
-    /// Returns the cases that it has judged where it could have excused them, each with its count: for the
-    /// coverage.
+    /// Returns the cases that the invariant has judged although an excuse could have applied, each with its count. The
+    /// counts are part of the coverage.
     fn judged(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -49,7 +49,7 @@ pub trait Invariant: Debug + Send {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String>;
 }
 
-/// Every invariant.
+/// Returns every invariant.
 pub fn all() -> Vec<Box<dyn Invariant>> {
     vec![
         Box::new(exclusion::Exclusion),

@@ -6,19 +6,21 @@ use std::{
     time::Duration,
 };
 
-/// Requires, whatever the clocks do, that no token of a resource is given twice. An attempt that reaches
-/// its first server after a worker was granted the resource gets a larger token than that worker. A term
-/// does not reveal its owner: its token was given or raised on a server to some attempt of its worker, and
-/// the invariant takes the earliest of those.
+/// Requires, whatever the clocks do, that no token of a resource is given twice. If an attempt reaches its first server
+/// after a worker was granted the resource, the attempt gets a larger token than that worker. A term does not reveal
+/// its owner. Its token was given or raised on a server to some attempt of its worker, and the invariant takes the
+/// earliest of these attempts.
 ///
-/// *Fencing* judges claims: a claim's counter dies with its record, and starts again from the clock.
+/// Claims are left to the invariant *fencing*, because a claim's counter is removed with its record, and starts again
+/// from the clock.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     seen: BTreeSet<(Resource, u64)>,
     newest: BTreeMap<Resource, u64>,
-    /// The newest token when an attempt reached its first server, while the attempt may still be granted.
+    /// For each attempt that may still be granted: the newest token when the attempt reached its first server.
     begun_after: BTreeMap<Owner, u64>,
-    /// The owners to which servers gave or raised each token.
+    /// For each resource and token, the owners to which servers gave the token, or for which they raised a counter to
+    /// it.
     given: BTreeMap<(Resource, u64), BTreeSet<Owner>>,
 }
 
@@ -113,8 +115,8 @@ mod tests {
             let ran = Event::Ran { node: "n1", request: &request, reply: &reply };
             invariant.see(Duration::ZERO, &ran).unwrap();
         };
-        // The first lease begins before the second is granted, and is seen after it, ended: that is no
-        // violation.
+        // The first lease begins before the second is granted. Its worker sees it only after that, when it has already
+        // ended. That is not a violation.
         let [early, second, late] = [(1, 4), (2, 7), (3, 6)].map(|(id, token)| belief(id, "a", token, false));
         begin(&mut order, early.owner.as_ref().unwrap());
         begin(&mut order, second.owner.as_ref().unwrap());

@@ -8,10 +8,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The largest offset of the wall clock of a majority of the servers from the true time.
 pub(super) const OFFSET: Duration = Duration::from_secs(1);
-/// The time within which a worker notices a pause, or its end.
+/// The time within which a worker notices that a job is paused or resumed.
 ///
-/// A worker reads the job about once a second. A run that it has begun by then may still have to be written and
-/// claimed.
+/// A worker reads the job about once a second. A run that the worker has begun before that read may still have to be
+/// written and claimed.
 pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
 
 /// A log of the runs and the requests of the second group.
@@ -45,12 +45,12 @@ impl RunOf {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) start: RunStart,
-    /// The true time at which it ended, and the way in which it ended.
+    /// The true time at which the run ended, and the way in which it ended.
     pub(super) end: Option<(WallTime, RunEnd)>,
 }
 
 impl Run {
-    /// Returns `true` if its handler ended in a way that must not be repeated.
+    /// Returns `true` if the run's handler ended in a way after which the run must not be repeated.
     pub(super) fn ended_itself(&self) -> bool {
         self.end.is_some_and(|(_, end)| end.is_own())
     }
@@ -65,7 +65,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Returns `true` if it may have been carried out.
+    /// Returns `true` if the request may have been carried out.
     pub(super) fn is_possible(&self) -> bool {
         !matches!(self.told, Some((_, Told::NotSent | Told::Refused { .. })))
     }
@@ -74,7 +74,7 @@ impl Request {
         matches!(self.told, Some((_, Told::Accepted { .. })))
     }
 
-    /// Returns the latest true time at which it takes effect.
+    /// Returns the latest true time at which the request takes effect.
     pub(super) fn latest(&self) -> WallTime {
         match self.told {
             Some((at, Told::Accepted { .. })) => at,
@@ -166,7 +166,7 @@ impl PoolLog {
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
         pauses().filter(|pause| pause.is_possible()).any(|pause| {
-            // A later resume request ends the pause if it was accepted.
+            // A later request to resume ends the pause if it was accepted.
             !resumes(pause.latest()).any(|resume| resume.latest() + OFFSET + noticed < tick)
         })
     }
@@ -239,14 +239,14 @@ pub(super) mod made {
         see(invariant, ms, &Event::RunEnded { run, end })
     }
 
-    /// Reports a successful run, from its start to its end.
+    /// Records a successful run, from its start to its end.
     pub(crate) fn ran(invariant: &mut dyn Invariant, start: &RunStart) -> Result<(), String> {
         let ms = (start.true_wall.as_micros() - at(0).as_micros()) / 1_000;
         started(invariant, ms, start)?;
         ended(invariant, ms, start.run, HandlerEnd::Done)
     }
 
-    /// Reports that the operator sends a request and receives its result at once.
+    /// Records that the operator sends a request and receives its result at once.
     pub(crate) fn asks(
         invariant: &mut dyn Invariant,
         ms: u64,
@@ -257,7 +257,7 @@ pub(super) mod made {
         see(invariant, ms, &Event::Answered { number: ms, told: &told })
     }
 
-    /// Reports that this many servers write a record.
+    /// Records that this many servers write a record.
     pub(crate) fn written(
         invariant: &mut dyn Invariant,
         ledger: &str,

@@ -37,10 +37,10 @@ use std::{
 pub(super) struct Requests {
     log: PoolLog,
     promises: Promises,
-    /// For each request, the servers on which its record is stored. Also records if it was once stored on a majority, and
-    /// on fewer servers after that.
+    /// For each request, the servers that store its record. Also whether a majority once stored it, and fewer servers
+    /// did later.
     stored: BTreeMap<RequestId, Stored>,
-    /// For each job, the servers whose row of the job says that it is paused.
+    /// For each job, the servers whose row of the job shows it as paused.
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// The accepted pauses that are in force.
     in_force: BTreeMap<Arc<str>, Pause>,
@@ -55,9 +55,9 @@ pub(super) struct Requests {
 /// An accepted pause.
 #[derive(Debug)]
 struct Pause {
-    /// The true time by which every worker must have noticed it.
+    /// The true time by which every worker must have noticed the pause.
     noticed: Duration,
-    /// The time at which it was accepted.
+    /// The time at which the pause was accepted.
     accepted: WallTime,
 }
 
@@ -101,7 +101,7 @@ impl Invariant for Requests {
             }
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
-                // From now on a tick may run again.
+                // From now on a tick of the job may start again.
                 if let JobAction::Resume { job } = &asked.ask {
                     self.in_force.remove(job);
                 }
@@ -223,12 +223,12 @@ impl Requests {
         judged && !goes_on && !excused
     }
 
-    /// Returns how many servers have forgotten since a request was sent.
+    /// Returns the number of servers that have forgotten since a request was sent.
     fn forgot_since(&self, sent: &Sent) -> usize {
         self.forgot.values().filter(|forgot| sent.latest() <= **forgot + OFFSET * 2).count()
     }
 
-    /// Checks that every accepted request has its runs or its history entries.
+    /// Checks that each run of every accepted request has started or has a history entry.
     fn reckon(&mut self) -> Result<(), String> {
         for sent in self.log.all_requests() {
             let Some((_, Told::Accepted { id, .. })) = sent.told else { continue };
@@ -239,7 +239,8 @@ impl Requests {
             // The history may lack an at-most-once run that too few servers can remember.
             let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
-            // A run that is open to workers can be taken only on servers that are older than it, until its slot ends.
+            // A worker can take an open run only on servers whose memory began before the run was opened, until the
+            // run's slot ends.
             let untakable = spec.is_any_worker() && self.forgot_since(sent) >= MAJORITY;
             let forgotten = forgotten || untakable;
             (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
@@ -275,7 +276,7 @@ fn makes_runs(ask: &JobAction) -> bool {
     matches!(ask, JobAction::Trigger { .. } | JobAction::Backfill { .. })
 }
 
-/// Returns `true` if a request may have this id, according to the result that the operator received.
+/// Returns `true` if a request may have the id `id`. The operator's result of the request may contain another id.
 fn may_be(sent: &Sent, id: RequestId) -> bool {
     match &sent.told {
         None | Some((_, Told::Unknown { id: None })) => true,
@@ -284,16 +285,16 @@ fn may_be(sent: &Sent, id: RequestId) -> bool {
     }
 }
 
-/// Returns `true` if a request makes a run of `tick`.
+/// Returns `true` if a request asks for a run of `tick`.
 fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
     match sent.asked.ask {
         JobAction::Backfill { .. } => ticks(spec, sent).contains(&tick),
-        // The tick of a trigger is the time at which it was posted, by the servers' clocks.
+        // The tick of a trigger is the time at which the request was posted, by the servers' clocks.
         _ => sent.asked.at <= tick + OFFSET && tick <= sent.latest() + OFFSET,
     }
 }
 
-/// Returns the ticks for which a request makes runs.
+/// Returns the ticks that a request asks for.
 fn ticks(spec: &PoolSpec, sent: &Sent) -> Vec<WallTime> {
     let JobAction::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
     let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|tick| *tick < until);

@@ -19,11 +19,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 ///
 /// The worker extrapolates the servers' time with its own boot clock.
 const CARRIED: Duration = Duration::from_millis(100);
-/// The age below which a due tick may still be about to start.
+/// The age below which a due tick may still not have started.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The number of interruptions after which a tick may be put off.
+/// The number of interruptions after which a tick may be postponed.
 const INTERRUPTED: usize = 4;
-/// The time that a process needs after a pause to end the runs that it must not continue.
+/// The time that a process needs after a pause until it has ended the runs that it must not continue.
 const WAKES_IN: Duration = Duration::from_millis(250);
 
 /// Every tick of the second group runs according to its job's rules, on any worker.
@@ -40,15 +40,16 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 ///
 /// Excuses: the operator may have paused the job or cancelled its runs. A worker that is paused, or whose boot clock
 /// stood still, may continue a run while the next one is active. Ticks before the newest registration of a job are not
-/// judged: a majority may have forgotten the earlier registration. A tick that was interrupted four times may be put
-/// off. Without [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the faults.
+/// judged: a majority may have forgotten the earlier registration. A tick that was interrupted four times may be
+/// postponed. Without [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the
+/// faults.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     log: PoolLog,
     promises: Promises,
-    /// For each job, the newest start of its schedule, from all rows that were written to any server.
+    /// For each job, the latest time from which a row on any server counts the job's ticks.
     since: BTreeMap<Arc<str>, WallTime>,
-    /// The last time at which a server forgot.
+    /// The last time at which any server forgot.
     forgot: Option<WallTime>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     reckoned: u64,
@@ -141,7 +142,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Returns `true` if the history must have an entry for a tick that was never started.
+    /// Returns `true` if a tick that was never started must have an entry in the history.
     fn is_to_be_entered(&self, spec: &PoolSpec, at: WallTime) -> bool {
         let remembered = self.forgot.is_none_or(|forgot| forgot + OFFSET < at);
         self.promises.every_end_is_entered || !spec.is_any_worker() && remembered
@@ -158,7 +159,7 @@ impl Runs {
         })
     }
 
-    /// Returns the reason for which a due tick violates the invariant; `None` if it does not.
+    /// Returns the reason why a due tick violates the invariant, or `None` if it does not.
     fn lacks(&self, spec: &PoolSpec, at: WallTime, settled: bool) -> Option<&'static str> {
         let runs: Vec<&Run> = self.log.of(&RunOf::tick(spec.name, at)).collect();
         if settled {
@@ -190,18 +191,18 @@ impl Runs {
     }
 }
 
-/// Returns `true` if an entry covers this tick of the schedule.
+/// Returns `true` if an entry includes this tick of the schedule.
 pub(super) fn covers(entry: &HistoryEntry, at: WallTime) -> bool {
     entry.cause.request().is_none() && entry.tick <= at && at <= entry.until.unwrap_or(entry.tick)
 }
 
-/// Returns an active run that forbids `start`.
+/// Returns an active run beside which `start` must not happen, if there is one.
 fn beside<'a>(log: &PoolLog, promises: Promises, spec: &PoolSpec, start: &'a RunStart) -> Option<&'a Beside> {
     if spec.overlap == Overlap::Allow {
         return None;
     }
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // Without the promise, runs on request are not judged: they may be active beside a run of the schedule.
+    // Without the promise, requested runs are not judged: they may be active at the same time as a run of the schedule.
     let counts = |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())

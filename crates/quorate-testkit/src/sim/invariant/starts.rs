@@ -75,7 +75,7 @@ mod tests {
         assert!(made::started(&mut starts, 0, &made::start(4, "led-once", 1_000)).is_err());
         let why = made::started(&mut starts, 0, &made::start(5, "any-once", 1_000)).unwrap_err();
         assert!(why.contains("run 1 has started before"), "{why}");
-        // Two requests of the same moment make two different runs.
+        // Two requests at the same moment make two different runs.
         let on_request = |run, id| {
             let cause = RunCause::Triggered { id: made::id(id) };
             RunStart { cause, ..made::start(run, "any-once", 1_000) }

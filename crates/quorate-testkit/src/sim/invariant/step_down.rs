@@ -1,11 +1,10 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The longest time that a running worker may take to ask its work to stop once the grace has begun.
+/// The longest time that a running worker may take to ask its work to stop, once the grace period has begun.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
-/// Requires that work under a lease that ends within the grace has been asked to stop, if its process runs
-/// at all.
+/// Requires that work is asked to stop if its lease ends within the grace period, as long as its process runs.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
     ending_since: BTreeMap<u64, Duration>,

@@ -20,71 +20,73 @@ use std::{
 
 /// The largest error of a wall clock: the `max_clock_offset` that all workers agree on.
 const OFFSET: Duration = Duration::from_secs(1);
-/// The most that a worker may take the servers' clocks to be ahead of their true time, after ten seconds
-/// without an answer from them: it extrapolates them by its own boot clock.
+/// The largest error of a worker's estimate of the servers' clocks, ahead of their true time, after ten seconds without
+/// an answer from them. The worker extrapolates the servers' time with its own boot clock.
 const CARRIED: Duration = Duration::from_millis(100);
-/// A tick younger than this may still be in the future by the servers' clocks, or still wait for its turn.
+/// The age below which a tick may still be in the future by the servers' clocks, or may still wait to start.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The number of interruptions in one term after which a tick is put off, each time for longer.
+/// The number of interruptions in one term after which a tick is postponed, each time for longer.
 const INTERRUPTED: u32 = 4;
 
-/// Requires that each tick starts at most once, or again until it is recorded done.
+/// Requires that each tick starts at most once, or starts again until it is recorded as done, as its job's delivery
+/// rule says.
 ///
-/// Whatever the delivery rule, a run starts under a valid term. It may start before it is due in true time,
-/// but by no more than the clocks of a majority of the servers were ahead, whatever the worker's own wall
-/// clock shows. `at_most_once`: a tick never starts twice, on any worker, and not before *started* is
-/// stored on a majority. `at_least_once`: a tick does not start while *done* is stored on a majority. (That
-/// binds a worker whose clock has not stood still since its term was last extended: any other worker cannot
-/// know that the term has ended.) No tick starts under a term whose leader received from the servers, when
-/// it sealed the ledger, that the tick has ended. Once there has been a leader in the fault-free phase for
-/// a while, every tick since the job's registration has been started and has ended by itself, if the
-/// misfire rule catches up all. Such a tick of an `at_most_once` job has been started, or reported as lost.
-/// In the fault-free phase a job of any rule starts every tick.
+/// Under both delivery rules, a run starts under a valid term. It may start before it is due in true time, but by no
+/// more than the clocks of a majority of the servers were ahead, whatever the worker's own wall clock shows. Under
+/// `at_most_once`, a tick never starts twice, on any worker, and never before a majority stores *started*. Under
+/// `at_least_once`, a tick does not start while a majority stores *done*. (This applies only to a worker whose clock
+/// has not stood still since its term was last extended. Any other worker cannot know that the term has ended.) If the
+/// servers' answers to a leader's seal show that a tick has ended, the tick does not start under that leader's term.
+///
+/// Other requirements hold once there has been a leader in the fault-free phase for a while. If the misfire rule
+/// requires a catch-up run for every missed tick, every tick since the job's registration has been started and has
+/// ended by itself. Such a tick of an `at_most_once` job has been started, or reported as lost. In the fault-free phase
+/// a job with any rule starts every tick.
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
-/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a
-///   majority of all servers remember that time. One server that forgot is no reason if a majority of the
-///   others answered.
+/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, those that remember that time
+///   are fewer than a majority of all servers. One server that forgot is not a sufficient reason if a majority of the
+///   other servers answered.
 /// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
-/// * *it was started by*: a server received the record that the named term started it.
-/// * *another record stands*: a server received a record of another term, or the record that it ended.
+/// * *it was started by*: a server received the record with which the named term started the tick.
+/// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
-/// Excuses, from *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot
-/// counts no more for stored records. A registration begins again only if no server that answered the
-/// leader's seal stored it; no leader must account for ticks before that. A tick that was interrupted four
-/// times in the newest term may be put off beyond the end of the run. (A pause between the last check and
-/// the start is not excused: this simulation has none.)
+/// Excuses, documented under *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot
+/// no longer counts for stored records. A registration may begin again only if none of the servers that answered the
+/// leader's seal stored it. Then no leader must account for ticks before the new beginning. A tick that was interrupted
+/// four times in the newest term may be postponed beyond the end of the run. (A pause between the last check and the
+/// start is not excused, because this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
     ticks: BTreeMap<RunKey, Tick>,
     runs: BTreeMap<u64, (RunKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
-    /// The time since which each server says that it remembers. That is about the time when a worker marked
-    /// it, which may be much later than the time when it forgot.
+    /// The time at which the memory of each server began, as its marker says. A worker set that marker, perhaps much
+    /// later than the server forgot.
     memories: BTreeMap<String, WallTime>,
-    /// The data of each server when it accepted a term's seal.
+    /// The data of each server at the time when it accepted the seal of a term.
     taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
-    /// The answers that the leader of a term received and uses.
+    /// For each term, the answers to the seal that its leader received and uses.
     sealed: BTreeMap<u64, Vec<SealedData>>,
-    /// The number of ticks of an `at_most_once` job that had to be started, and of those that were reported
-    /// as lost.
+    /// The number of ticks of an `at_most_once` job that had to be started. The second number counts those of them that
+    /// were reported as lost.
     known: u64,
     lost: u64,
-    /// The number of times that a tick was unknown to its leader though a majority of all servers
-    /// remembered it: some of them did not answer its seal.
+    /// The number of times that a tick was unknown to its leader although a majority of all servers remembered it,
+    /// because some of these servers did not answer the seal.
     unanswered: u64,
 }
 
 /// The data of one server when it accepted a seal.
 #[derive(Clone, Debug, Default)]
 struct SealedData {
-    /// The time since which it remembers.
+    /// The time at which the server's memory began.
     memory: WallTime,
-    /// The registrations on it: each job, and the time from which its ticks are due.
+    /// The registrations on the server: each job, and the time from which its ticks are due.
     registered: BTreeMap<Arc<str>, WallTime>,
-    /// Its records of ticks: the term of each, and whether it closes the tick.
+    /// The server's records of ticks: the term of each record, and whether it closes the tick.
     records: BTreeMap<RunKey, (u64, bool)>,
 }
 
@@ -92,19 +94,20 @@ struct SealedData {
 #[derive(Debug, Default)]
 struct Tick {
     starts: u32,
-    /// Set once a run ended by itself.
+    /// Set once a run of the tick has ended by itself.
     ended: bool,
     /// The number of interrupted runs, by term.
     interrupted: BTreeMap<u64, u32>,
-    /// The servers that ever received the record that a term started it.
+    /// For each term, the servers that ever received the record that this term started the tick.
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// The record that each server stores: its term, and whether it closes the tick.
     records: BTreeMap<String, (u64, bool)>,
-    /// The servers that received a closed record and have not forgotten since. With a majority of them the end is decided.
+    /// The servers that received a closed record and have not forgotten since. The end of the tick is decided once they
+    /// are a majority.
     done_on: BTreeSet<String>,
     /// Set once any server received a closed record.
     closed: bool,
-    /// Set once a leader has reported, for a true reason, that it will not be started.
+    /// Set once a leader has reported, for a true reason, that the tick will not be started.
     lost: bool,
 }
 
@@ -113,9 +116,9 @@ struct Tick {
 struct Registration {
     stands: BTreeMap<WallTime, BTreeSet<String>>,
     since: Option<WallTime>,
-    /// The newest term that wrote it.
+    /// The newest term that wrote the registration.
     term: u64,
-    /// No leader must account for ticks before this time: a majority lost the registration.
+    /// The time before which no leader must account for ticks, because a majority lost the registration.
     lost_until: WallTime,
 }
 
@@ -221,7 +224,8 @@ impl Ticks {
         }
     }
 
-    /// Checks the answers that a leader says it uses: those of a majority, each of which accepted its seal.
+    /// Checks the answers that a leader says it uses: they are from a majority, and each of these servers accepted its
+    /// seal.
     fn sealed(&mut self, term: u64, nodes: &[&str]) -> Result<(), String> {
         let taken = self.taken.get(&term);
         let answer = |node: &&str| taken.and_then(|taken| taken.get(*node)).cloned();
@@ -308,7 +312,7 @@ impl Ticks {
         }
     }
 
-    /// Checks every tick that is due.
+    /// Checks every tick that is due at `now`.
     fn check_due_ticks(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
         let until = now - YOUNG;
         let (mut known, mut lost) = (0, 0);
@@ -334,11 +338,11 @@ impl Ticks {
         Ok(())
     }
 
-    /// Returns what is missing from a tick that is due.
+    /// Returns what has not happened yet, and must have, for a tick that is due.
     fn missing(&self, spec: &JobSpec, key: &RunKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
-        // A later leader runs it again.
+        // A later leader runs an interrupted tick again.
         let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
         let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
@@ -352,7 +356,7 @@ impl Ticks {
     }
 }
 
-/// Returns the time since which a server remembers, from the marker that it was given.
+/// Returns the time at which a server's memory began, as its marker says.
 fn memory_since(marker: &str) -> Option<WallTime> {
     let since = marker.lines().find_map(|line| line.strip_prefix("since_us="))?;
     since.parse().ok().map(WallTime::from_micros)
@@ -360,8 +364,8 @@ fn memory_since(marker: &str) -> Option<WallTime> {
 
 impl Registration {
     fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
-        // A leader that learns of an earlier registration writes that one; its own first attempt may
-        // arrive after.
+        // A leader that learns of an earlier registration writes that registration. Its own first attempt may arrive
+        // later.
         let later = term > self.term;
         if self.since == Some(since) {
             self.term = self.term.max(term);
@@ -377,8 +381,8 @@ impl Registration {
         for on in self.stands.values_mut() {
             on.remove(node);
         }
-        // A leader that registers a job later than it was registered before must have found nothing: no
-        // leader must account for the ticks between.
+        // A leader that registers a job with a later time than before must have found no registration. No leader must
+        // account for the ticks between the two times.
         if later && self.since.is_some_and(|known| known < since) {
             self.lost_until = self.lost_until.max(since);
         }

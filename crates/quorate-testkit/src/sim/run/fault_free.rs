@@ -1,4 +1,4 @@
-//! The fault-free phase: the workers work on after the faults, and the invariants require progress.
+//! The fault-free phase: the workers continue their work after the faults, and the invariants require progress.
 
 use super::Run;
 use crate::sim::{
@@ -14,27 +14,29 @@ use std::time::Duration;
 const LEADS_IN: Duration = Duration::from_millis(600);
 /// The longest time in which a leader catches up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
-/// The time for which the leader is observed afterwards.
+/// The time for which the leader is observed after that.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
-/// The longest time after the last quarantine in which the operator lifts all pauses: an old request may still be
+/// The longest time after the last quarantine until the operator has lifted all pauses. An old request may still be
 /// valid, a leader must be elected, and three requests take their time.
 const RESUMED_IN: Duration = Duration::from_millis(3_500);
 /// The longest time in which workers catch up on all missed ticks of the second group.
 const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
-/// The time for which they are observed afterwards.
+/// The time for which these workers are observed after that.
 const SETTLED_FOR: Duration = Duration::from_millis(2_500);
 /// The longest time in which the consumers complete every message.
 const DONE_IN: Duration = Duration::from_millis(4_500);
 
 impl Run {
-    /// Runs the workers without faults: a leader is elected, missed ticks are caught up, every message is
-    /// completed. Returns the true wall times between which the second group was without faults, if the run has one.
+    /// Runs the workers without faults. In this phase a leader is elected, missed ticks are caught up on, and every
+    /// message is completed. Returns the true wall times between which the second group was without faults, if this run
+    /// has a second group.
     pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
         if !self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool) {
             return None;
         }
         self.trace.note(format_args!("the workers go on in peace"));
-        // Drivers back off for a second at most. The rest is the quarantine, which outlasts every lease.
+        // A driver is in back-off for at most a second. The rest of the wait is the quarantine, which outlasts every
+        // lease.
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         let began = self.truth.now();
         let usable = began + served + Duration::from_millis(1_100);
@@ -55,7 +57,7 @@ impl Run {
         join3(jobs, messages, pool).await.2
     }
 
-    /// Waits until the operator has lifted all pauses, and watches the second group from then on.
+    /// Waits until the operator has lifted all pauses, and observes the second group from then on.
     async fn watch_pool(
         &self,
         operator: &Operator,
@@ -70,7 +72,7 @@ impl Run {
         (since, self.referee.true_wall())
     }
 
-    /// Has the operator read the histories, after the workers have stopped.
+    /// Lets the operator read the histories, after the workers have stopped.
     pub(super) async fn read_histories(&self, settled: Option<(WallTime, WallTime)>) {
         let (Some((since, until)), Some((_, operator))) = (settled, &self.operator) else { return };
         operator.read_histories().await;
@@ -82,8 +84,8 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
-        // A leader may still be lost to an earlier fault; one that was elected after the quarantine may
-        // not.
+        // An earlier fault may still end the term of a leader. It cannot end the term of a leader that was elected
+        // after the quarantine.
         self.truth.reach(until).await;
         let term = leader();
         let led_since = self.referee.true_wall();
@@ -104,7 +106,7 @@ impl Run {
         self.watch("the messages", began, until, none_open).await;
     }
 
-    /// Waits until `there` returns a value, or until a point in time, and reports the result.
+    /// Waits until `there` returns a value, but not longer than `until`, and reports the result.
     async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
         let got = loop {
             match there() {

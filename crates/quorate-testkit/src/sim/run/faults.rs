@@ -1,4 +1,4 @@
-//! The effect of each fault on the simulated world.
+//! The effects of each fault on the simulated world.
 
 use super::{Process, Run};
 use crate::sim::{
@@ -13,7 +13,7 @@ use quorate::{
 use std::{sync::Arc, time::Duration};
 
 impl Run {
-    /// Carries out `fault`, where it is possible.
+    /// Carries out `fault`, if it is possible in the present state.
     pub(super) fn inject(&mut self, fault: Fault) {
         if !self.apply(fault) {
             return;
@@ -72,7 +72,7 @@ impl Run {
             }
             Fault::CrashWorker(worker) if self.workers[worker].is_some() => self.crash_worker(worker),
             Fault::StartWorker(worker, mistake) if self.workers[worker].is_none() => {
-                // A process can only start on a machine that runs.
+                // A process can start only on a machine that runs.
                 self.machines[worker].go_on();
                 self.machines[worker].wake();
                 self.start_worker(worker, mistake);
@@ -82,8 +82,8 @@ impl Run {
         true
     }
 
-    /// Deletes the markers that a mistaken worker left on servers that had forgotten their own, as an
-    /// operator would. No worker may do so; without it, the server would be of no use to the others.
+    /// Deletes the markers that a mistaken worker set on servers that had forgotten their own. An operator would do so,
+    /// because no worker may. With such a marker, the server would not count for the other workers.
     pub(super) fn delete_foreign_markers(&mut self) {
         let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
         let (nodes, settings) = (Marker::node_set(&names), SharedSettings::of(&self.plan.setup));
@@ -97,7 +97,7 @@ impl Run {
         }
     }
 
-    /// Splits or joins every link between the halves.
+    /// Cuts, breaks or restores every link between the halves.
     fn part(&self, halves: Halves, parted: Parted) {
         let open = parted == Parted::Mended;
         for node in 0..NODES {
@@ -116,15 +116,15 @@ impl Run {
     }
 }
 
-/// The interval at which the operator checks whether a mistake has been refused.
+/// The time between two checks whether a mistake has been refused.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Counts a process whose mistake is found out, by an error that names the stored value and the one that it
-/// brought.
+/// Counts a mistaken process once an error refuses it. The error must name both the stored value and the value of the
+/// process.
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
-            // This node is not the one that gives the reason.
+            // This node does not give the reason. Another node does.
             NodeState::Refused(VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,

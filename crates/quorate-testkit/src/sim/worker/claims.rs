@@ -39,10 +39,11 @@ enum Handled {
 }
 
 impl Consumer {
-    /// Handles one message with `Claims::process`, which runs the handler. Sometimes drops that future before it ends.
+    /// Handles one message with `Claims::process`, which runs the handler. Sometimes drops the future of `process`
+    /// before it ends.
     async fn process(&mut self, worker: &mut Worker, message: usize) {
         let id = id(message);
-        // The token under which the handler succeeded.
+        // The token of the claim under which the handler succeeded.
         let token = Arc::new(Mutex::new(0));
         let (mine, mut hand, ttl) = (Arc::clone(&token), worker.clone(), self.ttl);
         hand.rng = worker.rng.split();
@@ -85,7 +86,7 @@ impl Consumer {
         }
     }
 
-    /// Claims several messages in one batch, and handles them one after another.
+    /// Claims several messages in one batch, and handles the claimed messages one after another.
     async fn many(&mut self, worker: &mut Worker, message: usize) {
         let count = worker.rng.number(1..=5);
         let mut messages = vec![message];
@@ -172,7 +173,7 @@ impl Worker {
         if !calm && self.rng.chance(200) {
             return Handled::Badly;
         }
-        // The result names the worker and the token that produced it.
+        // The result names the worker and the token that produced it, so that the referee can identify them.
         Handled::Well(format!("{} {}", self.host.name(), claim.token()))
     }
 

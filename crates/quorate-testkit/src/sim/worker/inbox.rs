@@ -8,13 +8,13 @@ use std::{
 pub(super) const SET: &str = "s";
 /// The time between two messages.
 const PACE: Duration = Duration::from_millis(500);
-/// The number of open messages from which a consumer receives one.
+/// The number of open messages among which a delivery chooses one.
 const OFFERED: usize = 6;
 
 /// A broker with at-least-once delivery.
 ///
-/// It delivers each message to every consumer, again and again until a consumer knows that the message is
-/// done. Now and then it delivers a message that is done once more.
+/// It delivers each message to every consumer, again and again until a consumer knows that the message is done.
+/// Sometimes it delivers a message again that is already done.
 #[derive(Debug)]
 pub(in super::super) struct Inbox {
     truth: Truth,

@@ -3,7 +3,7 @@ use crate::sim::{Held, RunOutcome, SeedRng};
 use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule, every};
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
-/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be lost.
+/// A misfire window that is longer than the simulation. No tick of a job with this window may be left out as missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 
 /// A job of the group. All workers have the same jobs.
@@ -17,13 +17,13 @@ pub(in super::super) struct JobSpec {
 }
 
 impl JobSpec {
-    /// Returns `true` if every missed tick gets a catch-up run, however late.
+    /// Returns `true` if every missed tick gets a catch-up run, even a very late one.
     pub(in super::super) fn makes_up_all(&self) -> bool {
         self.misfire == Misfire::run_all(FOR_GOOD)
     }
 }
 
-/// Returns the jobs: both delivery rules, all misfire rules, both kinds of schedule.
+/// Returns the jobs of the group. They have both delivery rules, all misfire rules, and both kinds of schedule.
 pub(in super::super) fn specs() -> Vec<JobSpec> {
     let spec =
         |name, schedule, delivery, misfire, timeout| JobSpec { name, schedule, delivery, misfire, timeout };
@@ -59,7 +59,7 @@ pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
     }
 }
 
-/// Runs one tick. The run may be quick, slow, deaf to its cancellation, or a failure.
+/// Runs one tick. The run may be quick or slow, ignore its cancellation, or fail.
 async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<(), String> {
     let run = worker.referee.tick_started(&held, &tick);
     worker.rng = SeedRng::new(worker.seed, &format!("run {}", run.number()));

@@ -37,7 +37,7 @@ pub(super) async fn work(mut worker: Worker) {
     }
 }
 
-/// Asks the leader to resign, now and then, until the faults are over.
+/// Sometimes asks the leader to resign, until the faults are over.
 pub(super) async fn unseat(mut worker: Worker) {
     let election = Election::new(&worker.quorum, GROUP);
     let Ok(mut observer) = election.observe() else { return };
@@ -62,7 +62,7 @@ pub(super) async fn unseat(mut worker: Worker) {
     }
 }
 
-/// The state of one campaign, from which its terms are led.
+/// The state of one campaign, which its terms use.
 struct Tenant {
     election: Election,
     ttl: Duration,
@@ -147,7 +147,7 @@ impl Worker {
 
     /// Sometimes resigns the term or transfers it to another worker. Never returns.
     async fn leave(self, term: Term) {
-        // A separate random stream, so that the other draws do not depend on this one.
+        // This draw uses a random stream of its own, so that the other draws do not depend on it.
         let mut rng = SeedRng::new(self.seed, &format!("leave {}", self.label));
         if rng.chance(300) {
             self.patience(rng.millis_up_to(&[500, 2_000, 5_000])).await;
@@ -174,7 +174,7 @@ impl Worker {
 
     /// Reads from each of the two stores, waits, checks the fencing token, and writes.
     ///
-    /// The write takes time to reach the store after the check, and sometimes much time.
+    /// After the check, the write takes time to reach the store, sometimes a long time.
     pub(super) async fn update(&mut self, register: &str, token: impl Fn() -> Option<u64>) {
         for checked in [true, false] {
             let Some(mine) = token() else { return };

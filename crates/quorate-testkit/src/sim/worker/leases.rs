@@ -6,8 +6,7 @@ use std::{sync::Arc, time::Duration};
 /// The resources for which the workers compete.
 pub(in super::super) const RESOURCES: [&str; 2] = ["x", "y"];
 
-/// Acquires a lease, works under it and gives it up in one of several ways, again and again until the environment is
-/// stopped.
+/// Repeats until the environment is stopped: acquires a lease, works under it, and gives it up in one of several ways.
 pub(super) async fn work(mut worker: Worker, resource: &'static str) {
     while !worker.is_stopped() {
         worker.think(&[30, 200, 1_500]).await;
@@ -22,7 +21,7 @@ impl Worker {
     async fn want(&mut self, resource: &str) -> Option<Lease> {
         let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][self.rng.index(4)]);
         let lock = self.quorum.lock(resource).ttl(ttl).auto_extend(!self.rng.chance(200));
-        // A separate random stream, so that the other draws do not depend on this one.
+        // This draw uses a random stream of its own, so that the other draws do not depend on it.
         let mut bounds = SeedRng::new(self.seed, &format!("bound {} {:?}", self.label, self.env.now()));
         let lock = match bounds.number(0..=9) {
             0 => lock.max_hold(ttl + bounds.millis(0..=2_000)),
@@ -98,7 +97,7 @@ impl Worker {
             let step = self.rng.millis(1..=120);
             self.env.sleep(step).await;
         }
-        // After `take` the referee no longer counts this worker as a holder.
+        // After `take`, the referee no longer counts this worker as the lease's holder.
         let lease = held.take().and_then(Arc::into_inner);
         let mut successors = SeedRng::new(self.seed, &format!("successor {} {}", self.label, held.token()));
         let lease = match lease {

@@ -1,7 +1,7 @@
 //! The work of the simulated workers.
 //!
-//! The seed decides which worker has which duties. The systems outside of Quorate (the stores that workers
-//! write to, the broker that delivers messages) have no faults of their own.
+//! The seed decides which worker has which duties. The systems outside of Quorate have no faults of their own: the
+//! stores that workers write to, and the broker that delivers messages.
 
 mod claims;
 mod inbox;
@@ -24,7 +24,7 @@ use super::{Host, Referee, SeedRng, scenario::WORKERS};
 use quorate::{env::Env, quorum::Quorum};
 use std::sync::Arc;
 
-/// The systems that workers use besides the servers.
+/// The systems outside of Quorate that workers use.
 #[derive(Debug)]
 pub(super) struct Outside {
     pub(super) sinks: Arc<Sinks>,
@@ -37,11 +37,11 @@ const POOL_SEEDS: u64 = 300;
 /// The duties of one worker, besides its leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Duties {
-    /// It campaigns, and runs jobs while it leads.
+    /// The worker campaigns, and runs jobs while it leads.
     pub(super) jobs: bool,
-    /// It handles messages.
+    /// The worker handles messages.
     pub(super) claims: bool,
-    /// It runs jobs of the second group, to which an operator sends requests.
+    /// The worker runs jobs of the second group, to which an operator sends requests.
     pub(super) pool: bool,
 }
 
@@ -57,7 +57,7 @@ impl Duties {
             *duties =
                 Self { jobs: jobs && rng.chance(850), claims: claims && rng.chance(850), ..Self::default() };
         }
-        // A separate random stream, so that the other duties do not depend on this draw.
+        // This draw uses a random stream of its own, so that the other duties do not depend on it.
         let mut rng = SeedRng::new(seed, "pool duties");
         let pool = rng.chance(POOL_SEEDS);
         all.iter_mut().for_each(|duties| duties.pool = pool && rng.chance(850));
@@ -85,7 +85,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the tasks of a worker with these duties. They run until its environment is stopped.
+    /// Starts the tasks of a worker with these duties. The tasks run until the worker's environment is stopped.
     pub(super) fn start(self, duties: Duties) {
         for resource in RESOURCES {
             let worker = self.fork(resource);
@@ -120,7 +120,7 @@ impl Worker {
         self.env.sleep(think).await;
     }
 
-    /// Waits for `time` and, if the faults are over by then, until the worker stops.
+    /// Waits for `time`. If the faults are over by then, also waits until the worker stops.
     ///
     /// Workers that give up their work after this wait therefore never do so in the fault-free phase.
     async fn patience(&self, time: std::time::Duration) {

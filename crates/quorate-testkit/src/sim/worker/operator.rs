@@ -1,4 +1,4 @@
-//! An operator: a quorum client without jobs of its own, which sends requests to the group [`POOL`].
+//! An operator: a client of the quorum that has no jobs of its own and sends requests to the group [`POOL`].
 
 use super::pool::{POOL, PoolSpec, pool_specs};
 use crate::sim::{Asked, Event, Referee, SeedRng, Told, scenario::true_wall};
@@ -62,7 +62,7 @@ impl Operator {
         self.lift_pauses(&jobs, &specs).await;
     }
 
-    /// Resumes every job that may be paused, once no leader can accept an earlier request any more.
+    /// Resumes every job that may be paused, once every earlier request has expired.
     async fn lift_pauses(&self, jobs: &Jobs, specs: &[PoolSpec]) {
         self.env.sleep(VALID_FOR + CLOCKS_APART).await;
         let jobs = jobs.clone().wait(CALM_WAIT).valid_for(VALID_FOR);
@@ -78,7 +78,7 @@ impl Operator {
         *self.resumed.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
-    /// Sends one request and reports it to the referee. Drops it after `drops_after`.
+    /// Sends one request and reports its result to the referee. With `drops_after`, drops the request after this time.
     async fn ask(&self, jobs: &Jobs, ask: JobAction, drops_after: Option<Duration>) -> Told {
         let number = self.referee.next_number();
         let now = true_wall(self.referee.truth().now());
@@ -127,7 +127,7 @@ impl Operator {
     }
 }
 
-/// Draws a request for a job. A job that was paused is resumed by the next request that would pause it.
+/// Draws a request for a job. If the job is paused, a drawn pause is replaced by a request to resume it.
 fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng, now: WallTime) -> JobAction {
     let job: Arc<str> = spec.name.into();
     match rng.number(0..=9) {

@@ -1,4 +1,4 @@
-//! The second group: its jobs run on any worker or on the leader, and an operator sends requests to it.
+//! The second group. Its jobs run on any worker or on the leader, and an operator sends requests to it.
 
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
@@ -120,7 +120,7 @@ pub(super) async fn work(mut worker: Worker) {
 }
 
 impl Worker {
-    /// Runs one scheduler to its end.
+    /// Runs one scheduler until it ends.
     async fn schedule(&mut self, runs: Self, ttl: Duration) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[2_000, 6_000, 12_000]));
         let jobs = pool_specs().into_iter().map(|spec| job(spec, &runs));
@@ -139,7 +139,7 @@ impl Worker {
         };
         let dropped = async {
             self.patience(time).await;
-            // At the end of the simulation the scheduler is shut down, and not dropped.
+            // At the end of the simulation the scheduler is shut down. It must not be dropped.
             if self.is_stopped() {
                 std::future::pending::<()>().await;
             }
@@ -170,7 +170,7 @@ fn job(spec: PoolSpec, worker: &Worker) -> Job {
     }
 }
 
-/// Runs the handler once: it is quick, slow, deaf to its cancellation, or fails.
+/// Runs the handler once. The handler is quick or slow, ignores its cancellation, or fails.
 async fn run_handler(worker: Worker, run: JobRun, tick: RunContext) -> Result<(), String> {
     let mut rng = SeedRng::new(worker.seed, &format!("pool run {}", run.number()));
     let calm = worker.referee.is_calm();

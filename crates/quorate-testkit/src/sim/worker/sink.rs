@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-/// Two stores outside of Quorate that workers read and write, as they would a database.
+/// Two stores outside of Quorate that workers read and write, as they would use a database.
 ///
-/// One store compares fencing tokens in its own transaction, the other does not.
+/// One store compares fencing tokens in its own transaction, the other one does not.
 #[derive(Debug, Default)]
 pub(in super::super) struct Sinks {
     registers: Mutex<Registers>,
@@ -23,7 +23,7 @@ struct Register {
 
 /// The value that the first store compares: the fencing token, and a number that increases.
 ///
-/// The number orders the accesses of one holder, which may read again while its last write is on its way.
+/// The number orders the accesses of one holder, because the holder may read again while its last write is in flight.
 pub(super) type Fence = (u64, u64);
 
 /// The error of a read whose fence is older than the newest that the store has seen.
@@ -45,7 +45,7 @@ impl Sinks {
         Ok(register.version)
     }
 
-    /// Sends a write that is based on the version `base`. It arrives even if its sender crashes.
+    /// Sends a write that is based on the version `base`. The write arrives even if its sender crashes.
     #[expect(clippy::disallowed_methods, reason = "what has left outlives the worker that sent it")]
     pub(super) fn send(
         self: &Arc<Self>,
@@ -81,7 +81,7 @@ impl Sinks {
     }
 }
 
-/// A write on its way.
+/// A write in flight.
 #[derive(Debug)]
 pub(super) struct Letter {
     pub(super) checked: bool,

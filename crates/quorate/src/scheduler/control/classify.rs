@@ -1,5 +1,5 @@
-//! Decides what to do with the requests in an inbox: a pure function of the records on the nodes, of the earlier decisions
-//! of this leader, and of the time.
+//! Decides what to do with the requests in an inbox. The decisions depend only on the records on the nodes, on the
+//! earlier decisions of this leader, and on the time.
 
 use crate::{
     env::WallTime,
@@ -21,7 +21,8 @@ use std::{
 const INBOX_PREFIX: &str = "ask/";
 /// The time for which requests and answers stay in the inbox.
 pub(super) const KEPT: Duration = Duration::from_secs(3600);
-/// The shortest time between two writes of one answer. A write may not reach a node, for example one without free memory.
+/// The shortest time between two writes of one answer. The answer is written again because a write may miss a node, for
+/// example one without free memory.
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
 /// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of its answer.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
@@ -51,8 +52,8 @@ fn too_late(request: &JobRequest) -> JobResponse {
     JobResponse::Refused { why: why.into() }
 }
 
-/// Returns the answer to a request that has expired, by the group's ledger: an earlier leader may have carried it out and
-/// ended before it answered.
+/// Returns the answer to a request that has expired, as the group's ledger shows it. An earlier leader may have carried
+/// the request out and ended before it answered.
 pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> JobResponse {
     answer_of_earlier_leader(ledger, request).unwrap_or_else(|| match request.what {
         JobAction::Cancel { .. } => {
@@ -77,7 +78,8 @@ fn answer_of_earlier_leader(ledger: &[Answered], request: &JobRequest) -> Option
         JobAction::Trigger { .. } | JobAction::Backfill { .. } => found(key(request.id))
             .find_map(|value| serde_json::from_str::<Row>(value).ok())
             .map(|row| row.answer),
-        // A cancellation on the leader is not recorded. One that workers have to read is recorded in the job's row.
+        // The ledger does not record a cancellation that the leader carries out itself. A cancellation that workers
+        // have to read is recorded in the job's row.
         JobAction::Pause { job } | JobAction::Resume { job } | JobAction::Cancel { job, .. } => {
             found(JobRow::key(job))
                 .filter_map(|value| JobRow::parse(value).ok())
@@ -92,14 +94,14 @@ pub(super) fn valid_until(request: &JobRequest) -> WallTime {
     request.at + request.valid_for.min(VALID_MAX)
 }
 
-/// An action of the inbox.
+/// A step that the leader takes for the inbox.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// Pass the request to the leader.
     PassOn(JobRequest),
     /// Write the answer over the request, on every node that still has the request.
     Answer(JobRequest, JobResponse),
-    /// The request has expired: answer so, unless an earlier leader has accepted it.
+    /// The request has expired: answer that it has expired, unless an earlier leader has accepted it.
     Expired(JobRequest),
     /// Log once that this record cannot be read, then ignore it.
     Unreadable(Arc<str>, RecordError),
@@ -115,14 +117,14 @@ pub(super) struct Classification {
 #[derive(Debug)]
 struct KnownRequest {
     at: WallTime,
-    /// The answer, once there is one.
+    /// The answer, once the leader has decided on it.
     answer: Option<JobResponse>,
     /// The time when the answer was last written.
     written_at: WallTime,
 }
 
 impl Classification {
-    /// Takes the records of the nodes at `now`, and returns the next steps, in the order of the requests' times.
+    /// Takes the nodes' records as of `now`, and returns the next steps, in the order of the requests' times.
     pub(super) fn update(&mut self, answers: &[Answered], now: WallTime) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut requests = BTreeMap::new();
@@ -154,7 +156,7 @@ impl Classification {
         steps
     }
 
-    /// Decides on a request that some node still stores. `stored` is the answer that another node stores already.
+    /// Decides on a request that at least one node stores. `stored` is the answer that another node already stores.
     fn decide(
         &mut self,
         id: RequestId,
@@ -181,12 +183,12 @@ impl Classification {
                 Some(Step::Expired(request))
             }
             None if is_new => Some(Step::PassOn(request)),
-            // The leader has it.
+            // The request was passed to the leader, which has not answered yet.
             None => None,
         }
     }
 
-    /// Takes the leader's answer to a request that was passed to it; `None` if it gave none.
+    /// Takes the leader's answer to a request that was passed to it. `answer` is `None` if the leader gave none.
     pub(super) fn answered(&mut self, id: RequestId, answer: Option<JobResponse>) {
         match (answer, self.known.get_mut(&id)) {
             (Some(answer), Some(known)) => known.answer = Some(answer),
@@ -195,14 +197,14 @@ impl Classification {
     }
 }
 
-/// Returns the time below which the inbox is to be pruned, or `None` if no record is old enough.
+/// Returns the time below which the inbox must be pruned, or `None` if no record is old enough.
 pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
     let below = (now - KEPT).as_micros();
     records(answers).any(|(_, record)| record.at < below).then_some(below)
 }
 
-/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, this is the one
-/// that a leader [repeats](Classification::update).
+/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, this returns
+/// the answer that a leader [repeats](Classification::update).
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
     let key = key(id);
     let found =
@@ -219,7 +221,7 @@ enum InboxItem {
     Answer(JobResponse),
 }
 
-/// Reads a record; `None` if it is not a request or an answer.
+/// Reads a record as a request or an answer. Returns `None` if the key is not that of a request.
 fn read(key: &str, record: &Record) -> Result<Option<(RequestId, InboxItem)>, RecordError> {
     let Some(id) = key.strip_prefix(INBOX_PREFIX) else { return Ok(None) };
     let id = RequestId::parse(id)
@@ -284,7 +286,8 @@ mod tests {
     fn each_request_is_passed_on_once_in_the_order_of_the_times() {
         let mut inbox = Classification::default();
         let (first, second) = (request(9, 1), request(2, 3));
-        // The first has reached only one node, the second both: its sender may still try the other node.
+        // The first request has reached only one node, the second both nodes. The sender of the first may still try the
+        // other node.
         let nodes = [node(&[stored(&second)]), node(&[stored(&first), stored(&second)])];
         assert_eq!(inbox.update(&nodes, at(4)), [Step::PassOn(first.clone()), Step::PassOn(second)]);
         assert_eq!(inbox.update(&nodes, at(5)), [], "the leader has them");
@@ -419,7 +422,7 @@ mod tests {
         };
         assert_eq!(answer_to_expired(&nodes(&row), &pause), too_late(&pause));
         row.changed_by(pause.id);
-        // Resumed since then, but it was paused.
+        // The job was resumed since then, but the request did pause it.
         row.changed_by(RequestId::from_u128(8));
         assert!(matches!(answer_to_expired(&nodes(&row), &pause), JobResponse::Accepted { .. }));
         let cancel = JobRequest { what: JobAction::Cancel { job, tick: None }, ..request(9, 0) };

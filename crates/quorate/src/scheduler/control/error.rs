@@ -6,7 +6,7 @@ use crate::scheduler::{
 use crate::{config::SettingError, env::WallTime, plain::plain, vote::NoMajority};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// The longest name that an error repeats, in bytes.
+/// The largest number of bytes of a name that an error repeats.
 const NAME_MAX: usize = 128;
 
 /// The error of a read or a request of [`Jobs`](super::Jobs).
@@ -52,7 +52,8 @@ pub enum JobsError {
         /// The answers of the nodes.
         report: NoMajority,
     },
-    /// The request did not reach a majority of the nodes. If it reached one, a leader may still accept it.
+    /// The request did not reach a majority of the nodes. If it reached at least one node, a leader may still accept
+    /// it.
     #[error(
         "the request {id} did not reach a majority; if it reached a node, a leader may accept it until {}: {report}",
         utc(*.until)

@@ -1,9 +1,11 @@
-//! The leader's side of the inbox: the shell around [`Classification`](super::classify::Classification).
+//! The leader's side of the inbox: the reads and writes around the decisions of
+//! [`Classification`](super::classify::Classification).
 //!
 //! # Not guaranteed
 //!
-//! A leader reads a request only if it can reach a majority between the posting of the request and the end of its validity.
-//! A request may be passed to several leaders in turn. Each of them recognizes it by its id and carries it out once.
+//! A leader reads a request only if it can reach a majority between the posting of the request and the end of its
+//! validity. A request may be passed to several leaders in turn. Each of them recognizes it by its id, so that it is
+//! carried out once.
 
 use crate::scheduler::control::{
     classify::{self, Classification, Step},
@@ -19,11 +21,11 @@ use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// The time between two reads.
+/// The time between two reads of the inbox.
 const READ_EVERY: Duration = Duration::from_millis(250);
-/// The time after a read that too few nodes answered.
+/// The pause after a read that too few nodes answered.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-/// The time between two prunings.
+/// The time between two prunings of the inbox.
 const INBOX_PRUNE_EVERY: Duration = Duration::from_secs(60);
 
 /// Returns the part of a group's ledger that stores requests.
@@ -134,12 +136,13 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Answers requests that have expired. An earlier leader may have accepted one in time, and ended before it answered.
-    /// The ledger then has the answer; it is read once for all requests.
+    /// Answers requests that have expired. An earlier leader may have accepted such a request in time, and ended before
+    /// it answered. The ledger then contains the answer. The ledger is read once for all these requests.
     async fn answer_expired(&mut self, requests: &[JobRequest]) {
         let ledger = self.ledger.read().await;
         for request in requests {
-            // Without a readable ledger there is no answer: the next read classifies the request again.
+            // If the ledger cannot be read, the request gets no answer now. The next read of the inbox classifies it
+            // again.
             let answer = ledger.as_ref().ok().map(|ledger| classify::answer_to_expired(ledger, request));
             self.classification.answered(request.id, answer.clone());
             if let Some(answer) = answer {

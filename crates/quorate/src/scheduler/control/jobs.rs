@@ -27,7 +27,7 @@ const WAIT: Duration = Duration::from_secs(10);
 const VALID_FOR: Duration = Duration::from_secs(60);
 /// The time between two attempts to post a request, and between two reads of its answer.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
-/// The maximal number of jobs for which a list includes the histories, because each history is a read of its own.
+/// The maximal number of jobs for which a list includes the histories. Each history needs a separate read.
 const HISTORIES_MAX: usize = 256;
 /// The number of histories that are read at a time.
 const CONCURRENT_READS: usize = 16;
@@ -165,7 +165,7 @@ impl Jobs {
     pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<HistoryEntry>, JobsError> {
         let entries = self.entries(job).await?;
         if entries.is_empty() {
-            // The job may be registered without an ended run, or unknown.
+            // Without entries, either the job is registered and has no ended run, or the job is unknown.
             self.find(job).await?;
         }
         Ok(entries.into_iter().rev().take(limit).collect())
@@ -194,7 +194,7 @@ impl Jobs {
         found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
     }
 
-    /// Skips the job's ticks from now on, under every leader, until it is resumed. Active runs go on.
+    /// Skips the job's ticks from now on, under every leader, until the job is resumed. Active runs continue.
     ///
     /// # Errors
     /// [`JobsError`], which says whether a leader may still carry the request out.
@@ -218,10 +218,10 @@ impl Jobs {
 
     /// Runs the job once now, beside its schedule.
     ///
-    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits it, in turns
-    /// with ticks that wait, if necessary under a later leader. It does not start if it is cancelled or the job is removed
-    /// before (the history records that), nor if the nodes forget it, or if no leader knows the job for a long time. The
-    /// history has the outcome.
+    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits it, if
+    /// necessary under a later leader, and alternates with waiting ticks. It does not start if it is cancelled or the
+    /// job is removed before it starts; the history records that. Nor does it start if the nodes forget the request, or
+    /// no leader has the job for a long time. The history has the outcome.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -292,7 +292,7 @@ impl Jobs {
                     let until = classify::valid_until(&request);
                     return Err(JobsError::AnswerUnread { id, until, report });
                 }
-                // Any other failure of the read says nothing about the answer.
+                // Any other failure of the read does not show whether there is an answer.
                 Err(_) => {}
             }
             if env.now() >= deadline {
@@ -325,7 +325,7 @@ impl Jobs {
                     report
                 }
                 Err(LedgerError::NoMajority(report)) => report,
-                // No leader seals the inbox.
+                // This error is not possible, because no leader seals the inbox.
                 Err(error @ LedgerError::Superseded { .. }) => {
                     return Err(JobsError::Input {
                         field: "group",
@@ -418,7 +418,7 @@ impl Jobs {
     }
 }
 
-/// Converts the error of a read, which fails only if too few nodes answer.
+/// Converts the result of a read. A read fails only if too few nodes answer.
 fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
@@ -428,7 +428,7 @@ fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, Jo
     })
 }
 
-/// Returns whether a node may store a record although it did not confirm the write.
+/// Returns whether a node may store a record, although the node did not confirm the write.
 fn may_store_it(outcome: &NodeOutcome) -> bool {
     match outcome {
         NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => {

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The id of a request: 128 random bits, written as 32 hexadecimal digits.
 ///
-/// It also keys the runs that the request makes. A request that is sent twice, or accepted by two leaders, runs nothing
-/// twice.
+/// The id is also part of the keys of the runs that the request makes. So no run starts twice if a request is sent
+/// twice, or two leaders accept it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(u128);
@@ -96,7 +96,7 @@ pub enum JobAction {
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// Only the run of this tick.
+        /// The tick whose run must be cancelled; `None` for all active runs.
         tick: Option<WallTime>,
     },
 }
@@ -119,7 +119,7 @@ impl JobAction {
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobResponse {
-    /// The request is or will be carried out. The history has the outcome of its runs, under the request's id.
+    /// The request has been or will be carried out. The history has the outcome of its runs, under the request's id.
     Accepted {
         /// A text for people.
         text: Arc<str>,

@@ -1,4 +1,4 @@
-//! Computes the status of jobs from the records of the nodes. Pure.
+//! Computes the status of jobs from the records of the nodes. All functions here are pure.
 
 use crate::{
     env::WallTime,
@@ -29,10 +29,10 @@ pub struct JobStatus {
     pub rules: Arc<str>,
     /// The workers that may run its ticks.
     pub placement: Placement,
-    /// The time from which its ticks count: when the job, or its present schedule, was first registered, or when the job
-    /// was last resumed.
+    /// The time from which the job's ticks count: when the job or its present schedule was first registered, or when
+    /// the job was last resumed.
     pub registered: WallTime,
-    /// The time since when the job is paused; `None` if it is not paused.
+    /// The time since when the job has been paused; `None` if it is not paused.
     pub paused_at: Option<WallTime>,
     /// The requester of the pause: the name of a worker, or USER@HOST.
     pub paused_by: Option<Arc<str>>,
@@ -70,7 +70,7 @@ pub struct RunStatus {
     pub orphaned: bool,
 }
 
-/// A job by the ledger.
+/// A job as the ledger describes it.
 #[derive(Debug)]
 pub(super) struct RegisteredJob {
     pub(super) row: JobRow,
@@ -78,7 +78,7 @@ pub(super) struct RegisteredJob {
 }
 
 impl RegisteredJob {
-    /// Returns the schedule in the row.
+    /// Returns the schedule that the row contains.
     pub(super) fn schedule(&self) -> Result<Schedule, InvalidSchedule> {
         self.row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
     }
@@ -126,10 +126,10 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {
         let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        // A row that a later version wrote is left out here. The leader reports it.
+        // A row that a later version wrote cannot be read and is left out here. The leader reports the row.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
-        // The row of a job that was removed has a time that pruning will reach.
+        // The time of a removed job's row is one that pruning will reach.
         let found = (rank, row, record.at == FOR_EVER.as_micros());
         match rows.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(found)),
@@ -147,7 +147,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         .collect()
 }
 
-/// Returns the record of each run that decides.
+/// Returns the deciding record of each run.
 fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for (key, record) in records(answers) {
@@ -159,7 +159,7 @@ fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     newest
 }
 
-/// Returns the runs that a leader has started itself and not closed, by job.
+/// Returns the runs that a leader has started itself and has not closed, by job.
 fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
     let mut running: BTreeMap<Arc<str>, Vec<RunStatus>> = BTreeMap::new();
@@ -217,7 +217,7 @@ fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
 
 /// Returns the name among `names` that is most similar to `word`, if one is similar enough to be suggested.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
-    // A distance costs time and memory by the product of the lengths.
+    // The computation of a distance costs time and memory in proportion to the product of the lengths.
     if word.len() > 64 {
         return None;
     }

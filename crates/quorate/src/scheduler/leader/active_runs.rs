@@ -1,4 +1,4 @@
-//! The tasks of the leader's active runs: executed here, or open to workers.
+//! The tasks of the leader's active runs. The leader executes such a run itself, or has opened it to workers.
 
 use crate::scheduler::{
     leader::leading::Leading,
@@ -21,7 +21,7 @@ use crate::{
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The active runs of one term. Dropping it drops them.
+/// The active runs of one term. Dropping this value drops the runs.
 pub(in crate::scheduler) struct ActiveRuns {
     term: Term,
     grace: Duration,
@@ -30,7 +30,7 @@ pub(in crate::scheduler) struct ActiveRuns {
     slots: Slots,
     list: OpenList,
     tasks: FuturesUnordered<BoxFuture<'static, RunCompletion>>,
-    /// By the keys of the runs.
+    /// The controls of the runs, by the key of the run.
     controls: BTreeMap<Arc<str>, RunControl>,
 }
 
@@ -42,11 +42,11 @@ pub(in crate::scheduler) struct AbortedRun {
     pub(in crate::scheduler) key: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
     pub(in crate::scheduler) took: Duration,
-    /// The record under which it ran.
+    /// The *started* record of the run.
     pub(in crate::scheduler) started: Record,
 }
 
-/// The way to an active run.
+/// The means to cancel or withdraw an active run.
 struct RunControl {
     job: Arc<Job>,
     tick: WallTime,
@@ -95,7 +95,7 @@ impl ActiveRuns {
         self.add(owner, key, control, task);
     }
 
-    /// Opens a run to workers, or goes on with an open one.
+    /// Opens a run to workers, or continues an open one.
     pub(in crate::scheduler) fn open(&mut self, start: RunStart) {
         let (cancel, withdraw) = (Cancel::default(), Withdraw::default());
         let control = RunControl::new(&start, &cancel, RunKind::Open(withdraw.clone()));

@@ -1,4 +1,5 @@
-//! The event loop of one term: waits for events, passes them to the [`Planner`], and carries its effects out.
+//! The event loop of one term: it waits for events, passes them to the [`Planner`], and carries out the effects that
+//! the planner returns.
 
 use crate::scheduler::{
     control::IncomingRequest,
@@ -31,7 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The longest time between two looks at the wall clock, which may step.
 const WAKE_EVERY: Duration = Duration::from_millis(500);
-/// The part of the grace, at most, that is kept at its end for writing what has ended.
+/// The longest part of the grace period that is reserved, at its end, for writing the ends of runs.
 const FLUSH: Duration = Duration::from_millis(100);
 
 /// The event loop, and the tasks that it owns. It decides nothing itself.
@@ -48,13 +49,13 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     registering: FuturesUnordered<BoxFuture<'static, usize>>,
     /// The writes of requests' rows.
     storing: FuturesUnordered<BoxFuture<'static, StoreEnd>>,
-    /// Prunes the ledger. Returns the time before which the ledger has forgotten.
+    /// The task that prunes the ledger. It returns the time before which the ledger has no records any more.
     pruning: Option<ScopedTask<Option<WallTime>>>,
-    /// Finds the jobs that have ended.
+    /// The task that finds the jobs that have ended.
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
 }
 
-/// The end of the write of a request's row.
+/// The result of the write of a request's row.
 struct StoreEnd {
     granted: Box<Granted>,
     stored: bool,
@@ -94,15 +95,15 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Runs until the term is to end, or a later term has sealed the ledger, or the registry is drained; then waits for the
-    /// runs that the leader executes.
+    /// Runs until the term must end, or a later term has sealed the ledger, or the registry is drained. Then waits for
+    /// the runs that the leader executes.
     pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
         self.jobs_changed();
         self.serve(&mut requests).await;
         if self.planner.is_superseded() {
-            // A later term has sealed the ledger, so this leader can start no more runs. To resign cancels the active runs
-            // and gives them the grace period to end. Otherwise a run that takes hours would keep the lease, and no leader
-            // could start runs.
+            // A later term has sealed the ledger, so this leader can start no more runs. The resignation cancels the
+            // active runs and gives them the grace period to end. Otherwise a run that takes hours would keep the
+            // lease, and no leader could start runs.
             self.leading.term.resign();
         } else {
             self.write_mark();
@@ -121,12 +122,12 @@ impl<'a> EventLoop<'a> {
                 Some(ended) = self.runs.next() => self.run_ended(ended),
                 Some(place) = self.registering.next() => self.registered(place),
                 Some(end) = self.storing.next() => self.store_ended(end),
-                // A request must find its job.
+                // Requests are accepted only once all jobs are taken over, so that each request finds its job.
                 request = requests.recv(), if listens && self.planner.is_complete() => match request {
                     Some(request) => self.ask(request),
                     None => listens = false,
                 },
-                // The senders live as long as the registry.
+                // An error is not possible: the registry owns the senders and lives longer than this loop.
                 Ok(()) = changed.changed() => self.jobs_changed(),
                 Ok(()) = phase.changed() => {}
                 Some(pruned) = OptionFuture::from(self.pruning.as_mut()) => {
@@ -152,7 +153,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Makes the decisions that are due. Returns when the next are due, or `None` once the registry is drained.
+    /// Makes the decisions that are due. Returns the time when the next decisions are due, or `None` once the registry
+    /// is drained.
     fn decide(&mut self) -> Option<BootTime> {
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);
@@ -165,11 +167,11 @@ impl<'a> EventLoop<'a> {
             let effects = self.planner.start_ready(self.now());
             self.carry_out(effects);
         } else if self.planner.executing() == 0 {
-            // The next leader goes on with the runs that are open to workers.
+            // The next leader continues the runs that are open to workers.
             return None;
         }
         let now = self.env.now();
-        // Jobs that are not taken over yet may need records that would be forgotten.
+        // The ledger is pruned only now: jobs that were not taken over yet may have needed the records.
         if self.planner.is_complete() && !more {
             self.keep_house(now);
         }
@@ -178,8 +180,8 @@ impl<'a> EventLoop<'a> {
         Some(if more { now } else { now + pause })
     }
 
-    /// Returns the time by which ticks are due: the quorum's clock. After a backward step of it nothing is repeated, for each
-    /// plan knows up to when its ticks are planned.
+    /// Returns the time by which ticks are due: the quorum's clock. After a backward step of this clock no tick runs
+    /// again, because each plan stores the time up to which its ticks are planned.
     fn now(&self) -> WallTime {
         self.leading.term.quorum().wall()
     }
@@ -206,7 +208,7 @@ impl<'a> EventLoop<'a> {
         let (effects, asked) = self.planner.ask(request, is_open, self.now());
         self.carry_out(effects);
         match asked {
-            // The caller may have gone.
+            // The sending fails if the caller no longer waits, which does no harm.
             Asked::Answer(answer) => drop(reply.send(answer)),
             Asked::Store(granted) => {
                 let (key, value) = granted.to_store();
@@ -220,7 +222,7 @@ impl<'a> EventLoop<'a> {
     fn store_ended(&mut self, end: StoreEnd) {
         let StoreEnd { granted, stored, reply } = end;
         if !stored {
-            // No answer is better than a wrong one: the caller asks again.
+            // The caller gets no answer, which is better than a wrong one. It sends the request again.
             return self.planner.not_stored();
         }
         let (effects, answer) = self.planner.stored(*granted, self.now());
@@ -258,7 +260,7 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Prunes the ledger, writes the mark and checks which jobs have ended, where that is due.
+    /// Prunes the ledger, writes the mark and checks which jobs have ended, each if it is due.
     fn keep_house(&mut self, now: BootTime) {
         if self.pruning.is_none() && self.housekeeping.take_prune(now) {
             self.prune();
@@ -301,11 +303,12 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Waits for the runs that the leader executes, which are cancelled. Runs that are left near the end of the grace are
-    /// dropped, so that there is time to write what has ended; when validity ends, they are dropped with this future.
+    /// Waits for the runs that the leader executes, which are cancelled. Near the end of the grace period, drops the
+    /// runs that are still active, so that there is time to write the ends of the others. When the lease's validity
+    /// ends, the remaining runs are dropped with this future.
     async fn await_last_runs(&mut self) {
         let margin = FLUSH.min(self.leading.grace / 5);
-        // The next leader goes on with the runs that are open to workers.
+        // The next leader continues the runs that are open to workers.
         while self.planner.executing() > 0 {
             let Some(until) = self.leading.term.work_until() else { break };
             let until = until - margin;

@@ -1,4 +1,4 @@
-//! One term of the leader: seals the ledger, runs the event loop, and writes what has ended.
+//! One term of the leader: it seals the ledger, runs the event loop, and writes the ends of runs.
 
 use crate::scheduler::{
     control::IncomingRequest,
@@ -18,19 +18,20 @@ use crate::{
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The pause between attempts to seal without a majority.
+/// The pause after an attempt to seal that found no majority.
 const SEAL_AGAIN: Duration = Duration::from_millis(50);
 
-/// Runs the registry's jobs under the term until the term is to end and every run has ended.
+/// Runs the registry's jobs under the term, until the term must end and every run has ended.
 ///
 /// # Cancel safety
-/// Dropping it drops the active runs. Their ticks stay as started and not ended.
+/// Dropping it drops the active runs. Their ticks stay recorded as started and not ended.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
     let Leading { registry, ledger, term, .. } = &leading;
-    // Dropped on every way out, also with this future, so that the callers that drain the registry go on.
+    // The guard is dropped whenever this function returns or its future is dropped. Callers that drain the registry
+    // wait for that.
     let Some(_lead) = registry.lead() else { return };
     let sealed = tokio::select! { biased;
-        // Nothing has started yet, and nothing will.
+        // No run has started yet, and none will start.
         () = registry.reached(Phase::Draining) => return,
         sealed = seal(ledger, term, term.env()) => sealed,
     };
@@ -39,14 +40,14 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
     let (history, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
     EventLoop::new(&leading, sealed, rows, history).run(requests).await;
-    // What has ended is written before the lease is released, if a majority answers in time.
+    // The ends of runs are written before the lease is released, if a majority answers in time.
     let written = async { tokio::join!(&mut writing, &mut noting) };
     if let Some(until) = term.work_until() {
         term.env().before(until, written).await;
     }
 }
 
-/// Seals the ledger. Returns `None` if the term is to end first.
+/// Seals the ledger. Returns `None` if the term must end before that.
 async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot> {
     let config = term.quorum().config();
     let mut warned = false;
@@ -60,8 +61,8 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot>
                 let quorum = term.quorum().pool().majority();
                 return Some(LedgerSnapshot::take(answers, quorum, config.max_clock_offset).await);
             }
-            // A later leader has sealed it. Either this term is over, and will notice, or fencing tokens went backwards,
-            // and only a new term can help.
+            // A later leader has sealed the ledger. Either this term is over and will be ended soon, or fencing tokens
+            // went backwards. In the second case, only a new term can seal the ledger.
             Err(error @ LedgerError::Superseded { .. }) => {
                 tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
                 term.resign();

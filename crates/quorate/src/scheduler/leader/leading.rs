@@ -7,9 +7,10 @@ pub(in crate::scheduler) struct Leading {
     pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) term: Term,
-    /// The time for which a crashed leader blocks the others. Runs are opened to workers two of these ahead.
+    /// The TTL of the lease: the time for which a crashed leader blocks the others. Runs are opened to workers two TTLs
+    /// ahead of their ticks.
     pub(in crate::scheduler) ttl: Duration,
-    /// The most runs that the leader executes at once.
+    /// The largest number of runs that the leader executes at once.
     pub(in crate::scheduler) max_running: usize,
     /// The time within which a cancelled run must end.
     pub(in crate::scheduler) grace: Duration,

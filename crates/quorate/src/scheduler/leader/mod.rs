@@ -1,4 +1,5 @@
-//! The leader's event loop: it carries out the effects of the decisions in `plan/`, and reports their ends back.
+//! The leader's event loop: it carries out the effects of the decisions in `plan/`, and reports back when they are
+//! done.
 
 mod active_runs;
 mod event_loop;

@@ -1,4 +1,5 @@
-//! The effects of the leader's decisions, which its event loop carries out, and the events that it reports back.
+//! The effects of the leader's decisions, and the events that the event loop reports back after it has carried the
+//! effects out.
 
 use crate::scheduler::{
     plan::{pending_run::PendingRun, reporter::RunReport},
@@ -11,22 +12,22 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An effect that the event loop carries out, in the order in which the decisions return them.
+/// An effect of a decision. The event loop carries the effects out in the order in which the decisions return them.
 #[derive(Debug)]
 pub(in crate::scheduler) enum Effect {
-    /// Write a row that pruning never reaches.
+    /// Write a row that pruning never removes.
     PutRow { key: Arc<str>, value: Arc<str> },
     /// Write the row of a new job, and report the end of the write with the job's place.
     Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
-    /// Write a row for the last time, so that pruning reaches it. Nothing overwrites it where it is `last`.
+    /// Write a row for the last time, so that pruning removes it later. If it is `last`, no later write overwrites it.
     CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },
-    /// Write a job's state again, so that pruning does not reach it.
+    /// Write a job's state again, so that pruning does not remove it.
     KeepState(SavedState),
-    /// Write a job's state for the last time, so that pruning reaches it.
+    /// Write a job's state for the last time, so that pruning removes it later.
     CloseState(SavedState, WallTime),
     /// Execute a run.
     Execute(RunStart),
-    /// Open a run to workers, or go on with an open one, and close it when it has ended.
+    /// Open a run to workers, or continue an open one. Close the run when it has ended.
     Open(RunStart),
     /// Cancel the run under this key, for this reason.
     Cancel { key: Arc<str>, why: Arc<str> },
@@ -36,13 +37,13 @@ pub(in crate::scheduler) enum Effect {
     Release { key: Arc<str> },
     /// Enter the end of a run, or of ticks without one, in the history.
     Report(Box<RunReport>),
-    /// Count how late a run began.
+    /// Count by how much time a run began late.
     CountLate { job: Arc<str>, by: Duration },
-    /// Nothing more is entered in a job's history.
+    /// Close a job's history: no further entry follows.
     CloseHistory(Arc<str>),
 }
 
-/// A run that begins.
+/// A run that is about to start.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunStart {
     pub(in crate::scheduler) owner: RunOwner,
@@ -60,7 +61,7 @@ pub(in crate::scheduler) enum RunOwner {
     Unknown,
 }
 
-/// The event that a run has ended.
+/// The event that the task of a run has ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunCompletion {
     pub(in crate::scheduler) owner: RunOwner,

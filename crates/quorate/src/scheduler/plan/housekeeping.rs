@@ -1,13 +1,13 @@
-//! The times of the leader's recurring work on the ledger.
+//! The times at which the leader does its recurring work on the ledger.
 
 use crate::env::BootTime;
 use crate::scheduler::plan::record_life::PRUNE_EVERY;
 use std::time::Duration;
 
-/// The time between two marks that say up to when all ticks have been decided on.
+/// The time between two writes of the mark, which stores the time up to which all ticks have been decided on.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
-/// When the leader next prunes the ledger, writes its mark, and checks which jobs have ended.
+/// The times at which the leader next prunes the ledger, writes its mark, and checks which jobs have ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Housekeeping {
     prune: Recurring,
@@ -33,7 +33,8 @@ impl Recurring {
 }
 
 impl Housekeeping {
-    /// Plans the first prune and the first check for `now`, and the first mark for later: the leader has decided on nothing.
+    /// Plans the first pruning and the first check for `now`, and the first mark for later, because the leader has not
+    /// decided on any tick yet.
     pub(in crate::scheduler) fn new(now: BootTime, check_every: Duration) -> Self {
         Self {
             prune: Recurring { at: now, every: PRUNE_EVERY },
@@ -42,17 +43,17 @@ impl Housekeeping {
         }
     }
 
-    /// Returns whether the ledger is to be pruned now.
+    /// Returns whether the ledger must be pruned now.
     pub(in crate::scheduler) fn take_prune(&mut self, now: BootTime) -> bool {
         self.prune.take(now)
     }
 
-    /// Returns whether the mark is to be written now.
+    /// Returns whether the mark must be written now.
     pub(in crate::scheduler) fn take_mark(&mut self, now: BootTime) -> bool {
         self.mark.take(now)
     }
 
-    /// Returns whether it is to be checked now which jobs have ended.
+    /// Returns whether the leader must now check which jobs have ended.
     pub(in crate::scheduler) fn take_check(&mut self, now: BootTime) -> bool {
         self.check.take(now)
     }

@@ -1,4 +1,4 @@
-//! One job as its leader has it: its plan, its row and its state; and a job that was removed.
+//! One job as its leader has it: its plan, its row and its state. Also a job that the leader has removed.
 
 use crate::scheduler::{
     plan::{
@@ -28,33 +28,34 @@ pub(in crate::scheduler) struct JobEntry {
 /// A job that the leader is about to take over.
 pub(in crate::scheduler) struct FoundJob {
     pub(in crate::scheduler) entry: JobEntry,
-    /// Records to close without executing the runs.
+    /// The records that the leader closes without executing their runs.
     pub(in crate::scheduler) closes: Vec<RunToClose>,
-    /// The ledger knew nothing of the job.
+    /// True if the ledger has no row of the job.
     pub(in crate::scheduler) is_new: bool,
-    /// The job's row is to be written.
+    /// True if the job's row must be written.
     pub(in crate::scheduler) write: bool,
 }
 
 /// The changes that follow from the replacement of a job.
 pub(in crate::scheduler) struct Replaced {
     pub(in crate::scheduler) before: Arc<Job>,
-    /// The row is to be written.
+    /// True if the job's row must be written.
     pub(in crate::scheduler) write: bool,
-    /// The schedule or the placement is another.
+    /// True if the schedule or the placement has changed.
     pub(in crate::scheduler) moved: bool,
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
 }
 
-/// A job that was removed in this term. The seal's records of it are outdated.
+/// A job that the leader removed in this term. The seal's records of the job are outdated.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RemovedJob {
     row: JobRow,
-    /// The ticks that were planned are not planned again when the job comes back, even if the clock has stepped back.
+    /// The time up to which ticks were planned. They are not planned again when the job is added again, even if the
+    /// clock has stepped back.
     planned: WallTime,
-    /// Shared with a run that may still be active.
+    /// The job's state, shared with a run that may still be active.
     state: SavedState,
-    /// When its row was closed.
+    /// The time when the job's row was closed.
     closed: WallTime,
 }
 
@@ -79,13 +80,13 @@ impl JobEntry {
         &self.state
     }
 
-    /// Returns the job as it is remembered in case it comes back, with its last row.
+    /// Returns the data, with the job's last row, that the leader keeps in case the job is added again.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }
     }
 
-    /// Takes the end of a run. Returns whether the schedule counts from it, so that the row is to be written.
+    /// Handles the end of a run. Returns true if the schedule counts from this end, so that the row must be written.
     pub(in crate::scheduler) fn on_end(&mut self, now: WallTime) -> bool {
         let counts = self.job().schedule.is_after_end();
         if counts {
@@ -96,7 +97,7 @@ impl JobEntry {
         counts
     }
 
-    /// Replaces the job, unless it is the same object.
+    /// Replaces the job, unless `job` is the object that this entry already has.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Option<Replaced> {
         let before = Arc::clone(self.job());
         if Arc::ptr_eq(&before, &job) {
@@ -115,7 +116,8 @@ impl JobEntry {
         Some(Replaced { before, write, moved, skipped })
     }
 
-    /// Pauses the job on a request. Returns the skipped ticks; `None` if the row has the request or the job is paused.
+    /// Pauses the job on a request. Returns the skipped ticks. Returns `None` if the row already names this request, or
+    /// the job is already paused.
     pub(in crate::scheduler) fn pause(
         &mut self,
         request: RequestId,
@@ -125,14 +127,14 @@ impl JobEntry {
         if self.row.requests.contains(&request) || self.row.paused.is_some() {
             return None;
         }
-        // A tick that comes due at this very moment is skipped with those that follow.
+        // A tick that comes due at this very moment is skipped together with the ticks that follow.
         self.row.paused = Some(Paused { by: Arc::clone(by), at: self.plan.decided(now) });
         self.row.changed_by(request);
         Some(self.plan.pause())
     }
 
-    /// Resumes the job on a request. Returns the pause, and the span of ticks that were not due; `None` if the row has the
-    /// request or the job is not paused.
+    /// Resumes the job on a request. Returns the pause that ended, and the span of ticks that were not due. Returns
+    /// `None` if the row already names this request, or the job is not paused.
     pub(in crate::scheduler) fn resume(
         &mut self,
         request: RequestId,
@@ -142,7 +144,7 @@ impl JobEntry {
             return None;
         }
         let paused = self.row.paused.take()?;
-        // No leader may catch up on the ticks of the pause.
+        // No leader may run a catch-up for the ticks of the pause.
         self.row.since = self.row.since.max(now).max(self.plan.planned());
         self.row.changed_by(request);
         let span = self.plan.resume(paused.at, now);
@@ -151,8 +153,8 @@ impl JobEntry {
 }
 
 impl RemovedJob {
-    /// Returns a job that the ledger knows, that this leader does not have, and that has ended as of `now`: for the
-    /// ledger's retention it was no worker's job.
+    /// Returns a job that is in the ledger, that this leader does not have, and that has ended as of `now`. A job has
+    /// ended if no worker has had the job for the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
@@ -167,14 +169,15 @@ impl RemovedJob {
         &self.state
     }
 
-    /// Returns whether the nodes have forgotten the job: they have pruned what is before `mark`.
+    /// Returns whether the nodes have no record of the job left, because they have pruned all records older than
+    /// `mark`.
     pub(in crate::scheduler) fn is_forgotten(&self, mark: WallTime) -> bool {
         self.closed.max(self.planned) < mark
     }
 }
 
-/// Takes a job over from the ledger, or begins it. `marked` is the time up to which the last leader has decided on all ticks;
-/// `removed` is the job as this leader removed it in this term.
+/// Takes a job over from the ledger, or creates it as a new one. `marked` is the time up to which the previous leader
+/// decided on all ticks. `removed` is the job as this leader removed it earlier in this term, if it did.
 pub(in crate::scheduler) fn find(
     job: Arc<Job>,
     sealed: &LedgerSnapshot,
@@ -186,7 +189,7 @@ pub(in crate::scheduler) fn find(
     let (row, mut write, now, state) = match removed {
         Some(RemovedJob { row, planned, state, .. }) => {
             let now = now.max(planned);
-            // The revision distinguishes it from the closed row.
+            // The higher revision distinguishes the new row from the closed row.
             (Some(JobRow { since: now, ended: None, rev: row.rev + 1, ..row }), true, now, state)
         }
         None => {
@@ -200,14 +203,14 @@ pub(in crate::scheduler) fn find(
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
     let changed = described(&row, &job);
     if changed != (JobRow { rev: changed.rev, ..row.clone() }) {
-        // Rows of older versions have no schedule, which then counts as the same.
+        // Rows of older versions contain no schedule. The schedule then counts as unchanged.
         let other_times = !row.schedule.is_empty() && row.schedule != changed.schedule;
-        // The records of another placement do not tell which ticks of this one have run.
+        // The records of the old placement do not show which ticks of the new placement have run.
         let other_placement = !is_new && row.any_worker != changed.any_worker;
         moved = other_times || other_placement;
         row = changed;
         if moved {
-            // Not before the runs that were opened ahead.
+            // The job does not begin before the runs that were opened ahead.
             let last = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
             row.since = now.max(last.unwrap_or_default());
             row.ended = None;
@@ -226,7 +229,7 @@ pub(in crate::scheduler) fn find(
     FoundJob { entry: JobEntry { plan, row, state }, closes, is_new, write }
 }
 
-/// Returns the row as it describes this job, in its next revision.
+/// Returns the row with the data of this job, in the next revision.
 fn described(row: &JobRow, job: &Job) -> JobRow {
     JobRow {
         rev: row.rev + 1,
@@ -264,7 +267,7 @@ mod tests {
         )
     }
 
-    /// Returns the row that a leader writes that finds a new job at `since`.
+    /// Returns the row of a new job, written by a leader that found the job at `since`.
     fn written(job: &Arc<Job>, since: u64) -> JobRow {
         let new = find(Arc::clone(job), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(since));
         assert!(new.is_new && new.write);
@@ -372,7 +375,7 @@ mod tests {
         let away = || node(at(0), vec![row(1, &old)]);
         let found = find(job(1), &sealed(vec![node(at(0), closed(2, 2)), away()]), None, None, at(9));
         assert!(found.is_new && found.entry.row.paused.is_none() && found.entry.row.since == at(9));
-        // The job has come back since, and the old row does not say when.
+        // The job was added again later, but the old row does not say when.
         let back = JobRow { since: at(8), rev: 3, paused: None, ..old.clone() };
         let nodes = vec![node(at(0), vec![row(2, &back)]), node(at(0), closed(2, 2)), away()];
         let found = find(job(1), &sealed(nodes), None, None, at(9));
@@ -412,7 +415,8 @@ mod tests {
         );
         let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
         assert_eq!(same.entry.row.since, at(3));
-        // The other way too, also if an earlier leader has already written the new placement.
+        // The same holds for a change in the opposite direction, even if an earlier leader has already written the new
+        // placement.
         for row_before in [written(&job(1), 3), old] {
             let records = vec![row(1, &row_before), tick_record(11, 1, false)];
             let all = sealed(vec![node(at(0), records); 2]);

@@ -1,4 +1,5 @@
-//! The plan of one job: which of its ticks run, wait or are skipped, as a pure function of the sealed ledger and the time.
+//! The plan of one job: which of its ticks run, wait or are skipped. The plan depends only on the sealed ledger and on
+//! the time.
 
 use crate::scheduler::{
     plan::{
@@ -16,9 +17,10 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The number of interruptions after which a run is no longer started again at once.
+/// The number of interruptions after which a run is postponed, and not started again at once.
 const INTERRUPTED_MAX: u32 = 3;
-/// The pause before such a run within one term: it doubles each time, from the first value to the second.
+/// The pause before an interrupted run starts again within one term. The pause doubles each time, from the first value
+/// to the second.
 const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
 /// The most ticks of one job that are opened ahead at once.
 const AHEAD_RUNS: usize = 1_000;
@@ -30,24 +32,24 @@ pub(in crate::scheduler) struct JobPlan {
     jitter: Jitter,
     /// All ticks up to this time have been planned.
     planned: WallTime,
-    /// No tick before this is due: as in the job's row, but for what a pause left out.
+    /// No tick before this time is due. It is the time in the job's row, later if a pause left out ticks.
     since: WallTime,
     waiting: VecDeque<PendingRun>,
-    /// Requested runs. They start one after another, and take turns with the waiting ticks.
+    /// The requested runs that wait. They start one after another, and alternate with the waiting ticks.
     requested: VecDeque<PendingRun>,
-    /// Runs that were interrupted several times, and when each starts again.
+    /// The runs that were interrupted several times, each with the time when it starts again.
     postponed: Vec<(WallTime, PendingRun)>,
-    /// The earliest time of a record that stays as started, and that the next leader decides on.
+    /// The earliest time of a record that stays *started* until the next leader decides on it.
     left_to_next: Option<WallTime>,
-    /// A waiting tick has started since the last requested run: the next turn is a requested run's.
+    /// True if a waiting tick has started since the last requested run: the next run to start is a requested run.
     requested_next: bool,
     active: Vec<ActiveRun>,
-    /// When the run of the next tick is due.
+    /// The time when the run of the next tick is due.
     next: Option<WallTime>,
-    /// The next tick of a schedule that counts from the end of the run before, once that has ended.
+    /// The next tick of a schedule that counts from the end of the previous run; `None` until that run has ended.
     after_end: Option<WallTime>,
     paused: bool,
-    /// The time by which a run is opened to workers before its tick.
+    /// The time before a tick at which its run is opened to workers.
     ahead: Duration,
 }
 
@@ -55,12 +57,12 @@ pub(in crate::scheduler) struct JobPlan {
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::scheduler) struct DueDecisions {
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
-    /// The tick for which the active runs are to be cancelled.
+    /// The tick for which the active runs must be cancelled.
     pub(in crate::scheduler) cancel_for: Option<WallTime>,
 }
 
 impl JobPlan {
-    /// Creates the plan of a job whose ticks after `from` are due, and whose `unfinished` runs are still to be run.
+    /// Creates the plan of a job whose ticks after `from` are due, and whose `unfinished` runs must still be executed.
     pub(in crate::scheduler) fn new(
         job: Arc<Job>,
         from: WallTime,
@@ -91,14 +93,14 @@ impl JobPlan {
         plan
     }
 
-    /// Sets the time before which no tick is due, and the last end from which such a schedule counts.
+    /// Sets the time before which no tick is due, and the last end from which an after-end schedule counts.
     pub(in crate::scheduler) fn due_since(mut self, since: WallTime, ended: Option<WallTime>) -> Self {
         self.since = since;
         self.begin_after_end(since, ended);
         self
     }
 
-    /// Sets the time by which runs are opened to workers before their ticks.
+    /// Sets the time before a tick at which its run is opened to workers.
     pub(in crate::scheduler) fn open_ahead_by(&mut self, ahead: Duration) {
         self.ahead = ahead;
     }
@@ -107,7 +109,7 @@ impl JobPlan {
         &self.job
     }
 
-    /// Returns when the run of the next tick is due.
+    /// Returns the time when the run of the next tick is due.
     pub(in crate::scheduler) fn next(&self) -> Option<WallTime> {
         self.next
     }
@@ -125,8 +127,8 @@ impl JobPlan {
         self.paused
     }
 
-    /// Plans the first tick of a schedule that counts from ends, or the one after an end at `ended`, unless a run of the
-    /// job waits or is active.
+    /// Plans the next tick of a schedule that counts from the ends of runs: the first tick, or the tick after an end at
+    /// `ended`. Plans nothing while a run of the job waits or is active.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
         if schedule.is_after_end() && self.waiting.is_empty() && self.active.is_empty() {
@@ -150,7 +152,7 @@ impl JobPlan {
         self.planned = self.planned.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
         let behind = self.is_busy() || !self.waiting.is_empty();
-        // This leader did not plan them in time, but an earlier leader may have.
+        // This leader did not plan these ticks in time, but an earlier leader may have done so.
         let missed = skipped
             .into_iter()
             .flat_map(|span| span.without(schedule, sealed.stand(&self.job.name, span.first, span.last)));
@@ -166,7 +168,7 @@ impl JobPlan {
         decisions
     }
 
-    /// Decides on a tick that counts from the end of the run before it. Such a tick is never too late.
+    /// Decides on a tick that counts from the end of the previous run. Such a tick is never too late.
     fn plan_after_end(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
         let mut decisions = DueDecisions::default();
         if let Some(tick) = self.after_end.filter(|tick| self.jitter.ripe(*tick) <= now) {
@@ -181,7 +183,8 @@ impl JobPlan {
         tick.filter(|_| !self.paused).map(|tick| self.jitter.ripe(tick))
     }
 
-    /// Decides on ticks of the near future, so that an election delays none of them for the workers.
+    /// Decides on ticks of the near future before they are due. Their runs are then open to workers even while a new
+    /// leader is elected.
     fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, decisions: &mut DueDecisions) {
         let upto = now + self.ahead;
         for _ in 0..AHEAD_RUNS {
@@ -192,7 +195,7 @@ impl JobPlan {
         }
     }
 
-    /// Returns the next tick, where the overlap rule permits opening it before its time.
+    /// Returns the next tick, if the overlap rule permits the leader to open its run before it is due.
     fn next_ahead(&self) -> Option<WallTime> {
         let idle = || {
             !self.is_busy()
@@ -246,8 +249,8 @@ impl JobPlan {
         }
     }
 
-    /// Skips waiting ticks in favour of later ones: all but a limit stay under run-all, else only the latest stays.
-    /// Unfinished runs stay.
+    /// Skips waiting ticks in favour of later ones. Under run-all, as many of the latest ticks as a limit permits stay;
+    /// under the other rules, only the latest stays. Unfinished runs always stay.
     fn overtake(&mut self, skipped: &mut Vec<SkippedTick>) {
         let most = match (self.job.misfire, self.job.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
@@ -269,8 +272,8 @@ impl JobPlan {
         !self.active.is_empty()
     }
 
-    /// Takes a run back that was interrupted within the term. It starts before all others: at once, or later after several
-    /// interruptions. Returns the later time.
+    /// Takes back a run that was interrupted within the term. It starts again before all other runs: at once, or after
+    /// a pause if it was interrupted several times. Returns the end of that pause.
     pub(in crate::scheduler) fn again(&mut self, run: PendingRun, now: WallTime) -> Option<WallTime> {
         let more = run.interruptions.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {
@@ -290,7 +293,7 @@ impl JobPlan {
         }
     }
 
-    /// Lets the runs wait again that were postponed until now.
+    /// Moves the postponed runs whose pause has ended back to the waiting runs.
     fn resume_postponed(&mut self, now: WallTime) {
         let (due, later): (Vec<_>, _) =
             mem::take(&mut self.postponed).into_iter().partition(|(at, _)| *at <= now);
@@ -298,12 +301,12 @@ impl JobPlan {
         due.into_iter().for_each(|(_, run)| self.push_front(run));
     }
 
-    /// Leaves a run, whose record stays as started since `at`, to the next leader.
+    /// Leaves a run to the next leader. The run's record, of the time `at`, stays *started*.
     pub(in crate::scheduler) fn leave_to_next(&mut self, at: WallTime) {
         self.left_to_next = Some(self.left_to_next.map_or(at, |left| left.min(at)));
     }
 
-    /// Returns when [`JobPlan::plan_due`] has work.
+    /// Returns the time when [`JobPlan::plan_due`] has work.
     pub(in crate::scheduler) fn wake(&self) -> Option<WallTime> {
         let ahead = if self.next_ahead().is_some() { self.ahead } else { Duration::ZERO };
         let next = self.next.map(|next| next - ahead);
@@ -319,7 +322,7 @@ impl JobPlan {
         }
     }
 
-    /// Drops all requested runs that wait.
+    /// Drops all waiting requested runs.
     pub(in crate::scheduler) fn drop_requested(&mut self) {
         self.postponed.retain(|(_, run)| run.request().is_none());
         self.requested.clear();
@@ -329,12 +332,12 @@ impl JobPlan {
     /// planned.
     pub(in crate::scheduler) fn decided(&self, now: WallTime) -> WallTime {
         let first = self.job.schedule.next_after(self.planned).filter(|tick| *tick <= now);
-        // After a backward step of the clock, planned ticks stay decided.
+        // After a backward step of the clock, ticks that have been planned still count as decided.
         first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// Pauses the job: from now on no tick is due. Returns the ticks that waited, interrupted ones included, as skipped.
-    /// Runs that are open stay: only their slots can end them.
+    /// Pauses the job: from now on no tick is due. Returns the waiting ticks, interrupted ones included, as skipped.
+    /// Open runs stay in the plan, because they can be ended only through their slots.
     pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
@@ -347,8 +350,9 @@ impl JobPlan {
         waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
 
-    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that were not due since `paused`.
-    /// (A leader that took the pause over has planned none of them, though its plan begins later than `paused`.)
+    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that were not due since `paused`. (A
+    /// leader that took over the paused job has planned none of these ticks, although its plan begins later than
+    /// `paused`.)
     pub(in crate::scheduler) fn resume(
         &mut self,
         paused: WallTime,
@@ -371,15 +375,16 @@ impl JobPlan {
         span
     }
 
-    /// Replaces the job. With another schedule or placement its ticks count from `now`, and the ticks that wait are
-    /// skipped, but for unfinished runs.
+    /// Replaces the job. If the schedule or the placement has changed, the job's ticks count from `now`, and the
+    /// waiting ticks are skipped. Unfinished runs stay.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
         let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
         let mut skipped = Vec::new();
         if moved {
-            // Not before what is planned, even if the clock has stepped back: those ticks would start again.
+            // If the clock has stepped back, ticks later than `now` have already been planned. They must not start
+            // again.
             self.planned = self.planned.max(now);
             self.since = self.planned;
             let (unfinished, dropped): (_, VecDeque<_>) =
@@ -400,15 +405,16 @@ impl JobPlan {
         skipped
     }
 
-    /// Returns the earliest time of a record that this leader still needs, so that the ledger keeps it.
+    /// Returns the earliest time of a record that this leader still needs. The ledger must keep records from that time
+    /// on.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         let postponed = self.postponed.iter().map(|(_, run)| run);
         let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
         waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
     }
 
-    /// Returns the run that may start now. A run that an earlier leader has opened does not wait: workers may execute it
-    /// whatever this leader does, so the leader watches it from the beginning.
+    /// Returns the run that may start now. A run that an earlier leader has opened comes first: workers may execute it
+    /// whatever this leader does, so the leader watches its slot from the beginning.
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
         if let Some(open) = self.open_queue() {
             return open.front();
@@ -420,20 +426,20 @@ impl JobPlan {
         if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
     }
 
-    /// Requested runs go one after another under every overlap rule.
+    /// Under every overlap rule, requested runs start one after another.
     fn may_start_requested(&self) -> bool {
         !self.active.iter().any(|run| run.request.is_some())
     }
 
-    /// Returns the queue that begins with a run that is open.
+    /// Returns the queue whose first run is open to workers, if there is one.
     fn open_queue(&self) -> Option<&VecDeque<PendingRun>> {
         [&self.waiting, &self.requested]
             .into_iter()
             .find(|runs| runs.front().is_some_and(PendingRun::is_open))
     }
 
-    /// Removes the run that [`JobPlan::head`] returns. Turns are needed: where runs take longer than the gap between
-    /// ticks, a tick always waits.
+    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate: if runs take longer than the
+    /// gap between ticks, a tick always waits, and a requested run would never start.
     fn pop(&mut self) -> Option<PendingRun> {
         for runs in [&mut self.waiting, &mut self.requested] {
             if runs.front().is_some_and(PendingRun::is_open) {
@@ -449,14 +455,15 @@ impl JobPlan {
         self.waiting.pop_front()
     }
 
-    /// Removes the run to start now, and the ticks that have waited for longer than the misfire window.
+    /// Removes the run to start now. Also removes the ticks that have waited for longer than the misfire window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // A catch-up run was within the window when it was decided on. An unfinished run may have been started: only its
-            // slot or its record shows how it ends (R7).
+            // These runs are not dropped here, however long they waited. A catch-up run was within the window when the
+            // leader decided on it. An unfinished run may have been started, and only its slot or its record shows how
+            // it ends (R7).
             let after_end = self.job.schedule.is_after_end();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {
@@ -468,7 +475,7 @@ impl JobPlan {
         (None, too_late)
     }
 
-    /// Adds a run that has begun.
+    /// Adds a run that has started.
     pub(in crate::scheduler) fn begin(&mut self, run: ActiveRun) {
         self.active.push(run);
     }

@@ -401,7 +401,7 @@ fn a_run_that_is_often_interrupted_is_postponed_and_never_dropped() {
     assert_eq!(plan.start(at(23)).0.map(|start| start.tick), Some(at(11)));
     plan.waiting.clear();
     assert_eq!(plan.pause().len(), 2, "a pause skips it");
-    // The record of a run that is left to the next leader is kept.
+    // After the leader leaves a run to the next leader, the low-water mark keeps that run's record.
     plan.leave_to_next(at(9));
     plan.leave_to_next(at(12));
     assert_eq!(plan.oldest(), Some(at(9)));
@@ -504,7 +504,8 @@ fn opened(tick: u64) -> PendingRun {
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
 }
 
-/// R7: only its slot ends an open run. The plan watches it from the beginning, however late it is and whatever else runs.
+/// R7: an open run can be ended only through its slot. So the plan watches the run from the beginning, even if the run
+/// is late or other runs are active.
 #[test]
 fn an_open_run_is_watched_at_once_and_never_skipped() {
     let runs = vec![PendingRun { cause: RunCause::CatchUp, seen: None, ..opened(9) }, opened(2), opened(3)];

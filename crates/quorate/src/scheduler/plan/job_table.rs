@@ -1,4 +1,4 @@
-//! The jobs that the leader has, by name and by place, each with its timer and its place in the ready queue.
+//! The jobs that the leader has, by name and by place. Each has a timer and a position in the ready queue.
 
 use crate::env::WallTime;
 use crate::scheduler::plan::{
@@ -9,7 +9,7 @@ use crate::scheduler::plan::{
 };
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// The leader's jobs. A place is a number that stays a job's own until the job is removed and its last run has ended.
+/// The leader's jobs. A place is a number that belongs to one job until the job is removed and its last run has ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
     slots: Vec<Option<Slot>>,
@@ -24,9 +24,9 @@ pub(in crate::scheduler) struct JobTable {
 #[derive(Debug)]
 struct Slot {
     entry: JobEntry,
-    /// The first write of the job's row is in flight: nothing of the job starts yet.
+    /// True while the first write of the job's row is in flight. Until it has ended, no run of the job starts.
     registering: bool,
-    /// The job was removed: nothing more of it starts.
+    /// True if the job was removed. No further run of the job starts.
     removed: bool,
     timer: Option<WallTime>,
     place: Option<ReadyOrder>,
@@ -55,7 +55,7 @@ impl JobTable {
         self.names.iter().map(|(name, place)| (name, *place))
     }
 
-    /// Returns all jobs, also removed ones with active runs.
+    /// Returns all jobs, including removed jobs that have active runs.
     pub(in crate::scheduler) fn entries(&self) -> impl Iterator<Item = &JobEntry> + Clone {
         self.slots.iter().flatten().map(|slot| &slot.entry)
     }
@@ -64,7 +64,8 @@ impl JobTable {
         self.slots.get(place)?.as_ref().map(|slot| &slot.entry)
     }
 
-    /// Adds a job. Nothing of it starts before [`JobTable::registered`], if its row is to be written first.
+    /// Adds a job. If its row must be written first (`registering`), no run of the job starts before
+    /// [`JobTable::registered`].
     pub(in crate::scheduler) fn add(&mut self, entry: JobEntry, registering: bool) -> usize {
         let place = self.vacant.pop().unwrap_or(self.slots.len());
         self.names.insert(Arc::clone(&entry.job().name), place);
@@ -77,7 +78,7 @@ impl JobTable {
         place
     }
 
-    /// Changes a job, and updates its timer and its place in the ready queue. Returns `None` for a vacant place.
+    /// Changes a job, and updates its timer and its position in the ready queue. Returns `None` for a vacant place.
     pub(in crate::scheduler) fn change<T>(
         &mut self,
         place: usize,
@@ -88,7 +89,7 @@ impl JobTable {
         Some(changed)
     }
 
-    /// Takes the end of the write that registers a job.
+    /// Handles the end of the write that registers the job at `place`.
     pub(in crate::scheduler) fn registered(&mut self, place: usize) {
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
             slot.registering = false;
@@ -109,12 +110,13 @@ impl JobTable {
         mem::take(&mut self.ended)
     }
 
-    /// Returns when the next job is due.
+    /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.timers.next()
     }
 
-    /// Removes the timer of the job that is due first, and returns the job's place. [`JobTable::change`] sets the next timer.
+    /// Removes the timer of the first job that is due at `now`, and returns the job's place. [`JobTable::change`] sets
+    /// the next timer.
     pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<usize> {
         let place = self.timers.pop(now)?;
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
@@ -123,7 +125,8 @@ impl JobTable {
         Some(place)
     }
 
-    /// Removes the first job with a run that may start now, and returns its place. [`JobTable::change`] adds it again.
+    /// Removes the first job with a run that may start now from the ready queue, and returns its place.
+    /// [`JobTable::change`] adds the job again.
     pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<usize> {
         let place = self.ready.pop()?;
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
@@ -132,7 +135,7 @@ impl JobTable {
         Some(place)
     }
 
-    /// Adds a run that has begun.
+    /// Adds a run that has started.
     pub(in crate::scheduler) fn begin(&mut self, place: usize, run: ActiveRun) {
         if run.here {
             self.ready.on_start();
@@ -140,7 +143,7 @@ impl JobTable {
         self.change(place, |entry| entry.plan_mut().begin(run));
     }
 
-    /// Removes a run that has ended, and changes its job before the job is rescheduled.
+    /// Removes a run that has ended, and changes its job before the job's timer is updated.
     pub(in crate::scheduler) fn end<T>(
         &mut self,
         place: usize,
@@ -162,7 +165,7 @@ impl JobTable {
         self.ready.executing()
     }
 
-    /// Updates a job's timer and its place in the ready queue after a change.
+    /// Updates a job's timer and its position in the ready queue after a change of the job.
     fn reschedule(&mut self, place: usize) {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
         let (plan, asleep) = (slot.entry.plan(), slot.registering || slot.removed);
@@ -174,7 +177,8 @@ impl JobTable {
         self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if is_over {
-            // The write that registers the job reports its place, so the place stays until that write has ended.
+            // The write that registers the job reports the job's place when it ends. So the place stays occupied until
+            // then.
             self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
             self.vacant.push(place);
         }
@@ -196,7 +200,7 @@ mod tests {
         find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).entry
     }
 
-    /// Starts the first run of the job at `place`, as of `now`; returns its key.
+    /// Starts the first run of the job at `place`, as of `now`. Returns the key of the run.
     fn start(jobs: &mut JobTable, place: usize, now: u64) -> Arc<str> {
         let run = jobs.change(place, |entry| entry.plan_mut().start(at(now)).0).flatten().unwrap();
         let job = Arc::clone(jobs.get(place).unwrap().job());

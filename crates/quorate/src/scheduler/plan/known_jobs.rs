@@ -1,4 +1,4 @@
-//! The jobs that the sealed ledger knows, whether this leader has them or not.
+//! The jobs that the sealed ledger contains, whether this leader has them or not.
 
 use crate::scheduler::{
     plan::open_request::{RequestRow, requests_in},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Returns the jobs of which the ledger has a row, a state or an open request that pruning does not reach.
+/// Returns the jobs of which the ledger has a row, a state or an open request that pruning cannot remove.
 pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<Arc<str>> {
     let stays = |records: &&[Option<Record>]| records.iter().flatten().any(is_kept);
     let of = |prefix: &'static str| {
@@ -25,18 +25,20 @@ pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<
     of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
 }
 
-/// Returns the keys of everything that the ledger keeps of a job beside the records of its runs.
+/// Returns the keys of all records that the ledger keeps of a job, except the records of its runs.
 pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<Arc<str>> {
     let of_job = requests_in(sealed).filter(|(row, _)| **row.job() == *job);
     let requests = of_job.map(|(row, _)| RequestRow::key(row.id()));
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
 
-/// Returns a job's row, and whether all nodes have it. `None` if no node has one, or the row of the highest term is closed.
+/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or the row of the highest
+/// term is closed.
 ///
-/// Of several rows, that of the highest term counts, with the earliest `since` of those with its schedule: the leaders that
-/// wrote the others did not know of it. Where the row of the highest term is closed, the job was removed, and a node that
-/// was away then has nothing newer.
+/// Of several rows, the one of the highest term counts. Its `since` becomes the earliest one of all rows with the same
+/// schedule, because the leaders that wrote the later ones did not know of the earlier one. If the row of the highest
+/// term is closed, the job was removed. Any open row then comes from a node that was unreachable at the time, and is
+/// outdated.
 pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
     let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, is_kept(record), record.term));
@@ -46,7 +48,7 @@ pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Op
         return None;
     }
     let all = || records.iter().flatten().filter_map(read);
-    // A row that was written before the job was removed does not say when the job came back.
+    // A row that was written before the job was removed does not say when the job was added again.
     let removed = all().filter(|(_, kept, _)| !kept).map(|(row, _, term)| (term, row.rev)).max();
     let same_schedule = all().filter(|(other, kept, term)| {
         *kept && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
@@ -55,29 +57,30 @@ pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Op
     Some((row, everywhere))
 }
 
-/// Returns the state that the runs of a job have left.
+/// Returns the state that the runs of a job have saved.
 pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> StateRow {
     let read =
         |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, is_kept(record)));
     match highest(sealed.row(&SavedState::key(job)), read, |(row, kept)| (row.rev, *kept)) {
         Some(((row, true), _)) => row,
-        // The revision counts on: the next row written must be the highest.
+        // The text of a closed state is dropped, but its revision is kept: the next row must have the highest revision.
         Some(((row, false), _)) => StateRow { text: None, ..row },
         None => StateRow::default(),
     }
 }
 
-/// Returns whether a record stays until it is overwritten. Pruning reaches the records of a removed job.
+/// Returns whether a record is stored until it is overwritten. If not, it belongs to a removed job, and pruning removes
+/// it.
 fn is_kept(record: &Record) -> bool {
     record.at == FOR_EVER.as_micros()
 }
 
-/// The records that the ledger must keep for the jobs that the seal shows, whether this leader has the jobs or not: a leader
-/// of a later version may follow.
+/// The records that the ledger must keep for the jobs that the seal shows, whether this leader has the jobs or not. A
+/// leader of a later version may have them.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct NeededRecords {
     window: Duration,
-    /// The earliest record of each job that is unfinished, or the earliest request of it that is open.
+    /// For each job, the time of its earliest unfinished record or open request.
     unfinished: BTreeMap<Arc<str>, WallTime>,
 }
 
@@ -97,17 +100,17 @@ impl NeededRecords {
         all
     }
 
-    /// Returns the longest window of all jobs.
+    /// Returns the longest misfire window of all jobs.
     pub(in crate::scheduler) fn window(&self) -> Duration {
         self.window
     }
 
-    /// Returns the jobs with unfinished records or requests, each with the earliest time of these.
+    /// Returns the jobs with unfinished records or open requests, each with the earliest time of these.
     pub(in crate::scheduler) fn unfinished(&self) -> impl Iterator<Item = (&Arc<str>, WallTime)> {
         self.unfinished.iter().map(|(job, at)| (job, *at))
     }
 
-    /// Finds again what must be kept for a job, after a run of it was closed.
+    /// Determines again which records must be kept for a job, after one of its runs was closed.
     pub(in crate::scheduler) fn refresh(&mut self, job: &str, sealed: &LedgerSnapshot) {
         if self.unfinished.remove(job).is_none() {
             return;
@@ -118,7 +121,7 @@ impl NeededRecords {
         }
     }
 
-    /// Keeps nothing more for a job.
+    /// Releases all records of a job: the ledger need not keep any.
     pub(in crate::scheduler) fn release(&mut self, job: &str) {
         self.unfinished.remove(job);
     }

@@ -1,4 +1,5 @@
-//! The decisions on the leader's jobs: taken over, replaced, removed, due, started, ended, paused.
+//! Decides on the jobs that the leader has: when a job is taken over, replaced, removed, due or paused, and when its
+//! run starts or ends.
 
 use crate::scheduler::{
     plan::{
@@ -26,27 +27,28 @@ use std::{
     time::Duration,
 };
 
-/// The jobs that the leader has, those that were removed in its term, and the ledger by which it decides on them.
+/// The jobs that the leader has, the jobs that were removed in its term, and the sealed ledger that the decisions are
+/// based on.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedJobs {
     sealed: LedgerSnapshot,
     table: JobTable,
     removed: BTreeMap<Arc<str>, RemovedJob>,
     reporter: Reporter,
-    /// The time up to which the last leader has decided on all ticks.
+    /// The time up to which the previous leader decided on all ticks.
     marked: Option<WallTime>,
-    /// The time by which runs are opened to workers before their ticks.
+    /// The time before a tick at which the leader opens its run to workers.
     ahead: Duration,
 }
 
 /// The consequence of the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum AfterRun {
-    /// The run has its end: what waited for it goes on.
+    /// The run has ended: the next run of the job or of the request may start.
     Finished,
-    /// The run goes on, runs again, or is left to the next leader.
+    /// The run has not ended: it is still active, starts again, or is left to the next leader.
     Unfinished,
-    /// A later term has sealed the ledger: this leader can start nothing more.
+    /// A later term has sealed the ledger, so this leader cannot start any run.
     Superseded,
 }
 
@@ -72,7 +74,7 @@ impl LedJobs {
         &self.sealed
     }
 
-    /// Takes the event that this leader has closed a run: the snapshot has its end from now on.
+    /// Records in the snapshot that this leader has closed the run under `key`.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         self.sealed.settle(key);
     }
@@ -90,7 +92,7 @@ impl LedJobs {
         self.table.place(job).is_some() || self.removed.contains_key(job)
     }
 
-    /// Takes a job over from the ledger, or replaces the one of its name.
+    /// Takes a job over from the ledger, or replaces the leader's job of the same name.
     pub(in crate::scheduler) fn take_over(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         match self.table.place(&job.name) {
             Some(place) => self.replace(place, job, now, out),
@@ -98,7 +100,7 @@ impl LedJobs {
         }
     }
 
-    /// Finds the time from which a job's ticks are due, and has the ledger record it.
+    /// Finds the time from which a job's ticks are due, and emits the effect that writes this time to the ledger.
     fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = self.removed.remove(&job.name);
         let again = removed.is_some();
@@ -136,8 +138,8 @@ impl LedJobs {
         self.skip(&replaced.before, replaced.skipped, out);
     }
 
-    /// Removes a job: nothing more of it starts. Pruning reaches its row, so that the job starts afresh if it comes back.
-    /// Returns the requests whose runs are active.
+    /// Removes a job: none of its runs starts from now on. Pruning later removes the job's row, so that a job of this
+    /// name that is added later starts as a new one. Returns the requests whose runs are active.
     pub(in crate::scheduler) fn remove(
         &mut self,
         place: usize,
@@ -156,7 +158,7 @@ impl LedJobs {
         requests
     }
 
-    /// Closes what the ledger has of a job that has ended: it was no worker's job for the ledger's retention.
+    /// Closes the records of a job that has ended: no worker has had the job for the ledger's retention.
     pub(in crate::scheduler) fn end_unknown(&mut self, job: &Arc<str>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = RemovedJob::of_ended(&self.sealed, job, now);
         let (key, value) = (JobRow::key(job), removed.row().to_value());
@@ -165,8 +167,8 @@ impl LedJobs {
         self.removed.insert(Arc::clone(job), removed);
     }
 
-    /// Forgets the removed jobs of which the nodes have forgotten everything, since they have pruned what is before `mark`.
-    /// Returns their names.
+    /// Forgets the removed jobs whose records the nodes have all pruned, because these are older than `mark`. Returns
+    /// their names.
     pub(in crate::scheduler) fn forget_removed(&mut self, mark: WallTime) -> Vec<Arc<str>> {
         let running = |job: &Arc<str>| self.table.entries().any(|entry| entry.job().name == *job);
         let forgotten: Vec<Arc<str>> = self
@@ -183,12 +185,12 @@ impl LedJobs {
         forgotten
     }
 
-    /// Takes the end of the write that registers a job.
+    /// Handles the end of the write that registers the job at `place`.
     pub(in crate::scheduler) fn registered(&mut self, place: usize) {
         self.table.registered(place);
     }
 
-    /// Closes the state and the history of the removed jobs whose last run has ended, unless the job has come back.
+    /// Closes the state and the history of each removed job whose last run has ended, unless the job was added again.
     pub(in crate::scheduler) fn close_ended(&mut self, now: WallTime, out: &mut Vec<Effect>) {
         for entry in self.table.take_ended() {
             let name = &entry.job().name;
@@ -217,7 +219,7 @@ impl LedJobs {
         true
     }
 
-    /// Starts the first run for which there is room. Returns false if there is none.
+    /// Starts the first waiting run, if fewer runs than the limit are active. Returns false if no run was started.
     pub(in crate::scheduler) fn start_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_ready() else { return false };
         let start = |entry: &mut JobEntry| {
@@ -227,7 +229,8 @@ impl LedJobs {
         if let Some(run) = run {
             let active = ActiveRun::new(&run, &job);
             let (here, key) = (active.here, Arc::clone(&active.key));
-            // The leader that accepted the pause may have ended before the run did.
+            // The leader that accepted the pause may have ended before it withdrew the run. So this leader withdraws
+            // the run.
             let paused = run.is_open() && self.table.get(place).is_some_and(|entry| entry.plan().is_paused());
             self.table.begin(place, active);
             let start = RunStart { owner: RunOwner::Job(place), job: Arc::clone(&job), state, run };
@@ -240,7 +243,7 @@ impl LedJobs {
         true
     }
 
-    /// Takes the end of a run of the job at `place`.
+    /// Handles the end of a run of the job at `place`.
     pub(in crate::scheduler) fn end_run(
         &mut self,
         place: usize,
@@ -289,7 +292,7 @@ impl LedJobs {
                     tick = shown(),
                     "its run panicked; the next leader decides on it"
                 );
-                // A schedule that counts from ends gets no other end than this.
+                // The end of a requested run does not count for a schedule that counts from the ends of runs.
                 let scheduled = cause.request().is_none();
                 return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
             }
@@ -331,12 +334,12 @@ impl LedJobs {
                 tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
                 AfterRun::Superseded
             }
-            // A leader that the seal did not show has ended the run.
+            // A leader whose record the seal did not show has ended the run.
             LedgerError::Standing(stored) if stored.last => {
                 tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
                 AfterRun::Finished
             }
-            // At most once: it was started, or may have been, and no leader starts it now.
+            // At-most-once: the run was started, or may have been started, so no leader starts it now.
             LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
                 let (end, why) = (RunOutcome::Lost, format!("not started: {error}").into());
                 self.report_not_run(job, NotRun { tick, until: None, cause, end, why }, out);
@@ -365,8 +368,8 @@ impl LedJobs {
         out.push(Effect::Report(Box::new(self.reporter.ran(job, tick, cause, end, ran))));
     }
 
-    /// Takes a later record than the seal found, which decides on a run. Closes the run, or returns it to go on from that
-    /// record.
+    /// Handles a later record than the seal found, which now decides on the run. Closes the run, or returns it so that
+    /// the leader continues from that record.
     fn on_met(
         &self,
         job: &Arc<Job>,
@@ -390,10 +393,10 @@ impl LedJobs {
         }
     }
 
-    /// Takes the end of a run or of skipped ticks, from which the schedule of the job may count.
+    /// Handles the end of a run or of skipped ticks. The schedule of the job may count from this end.
     pub(in crate::scheduler) fn on_end(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
         let Some(entry) = self.table.get(place) else { return };
-        // The row of a removed job is closed.
+        // The row of a removed job is closed, and must not be written again.
         if self.table.place(&entry.job().name) != Some(place) {
             return;
         }
@@ -402,7 +405,7 @@ impl LedJobs {
         }
     }
 
-    /// Pauses a job on a request, unless the request has done so before, or the job is paused.
+    /// Pauses a job on a request, unless this request has already changed the job's row, or the job is paused.
     pub(in crate::scheduler) fn pause(
         &mut self,
         place: usize,
@@ -418,7 +421,7 @@ impl LedJobs {
         true
     }
 
-    /// Resumes a job on a request, unless the request has done so before, or the job is not paused.
+    /// Resumes a job on a request, unless this request has already changed the job's row, or the job is not paused.
     pub(in crate::scheduler) fn resume(
         &mut self,
         place: usize,
@@ -437,7 +440,7 @@ impl LedJobs {
         true
     }
 
-    /// Cancels the active runs of a job, or the one of a tick. Returns their number.
+    /// Cancels the active runs of a job, or only the run of one tick. Returns the number of cancelled runs.
     pub(in crate::scheduler) fn cancel(
         &self,
         place: usize,
@@ -452,17 +455,17 @@ impl LedJobs {
         out.len() - before
     }
 
-    /// Lets a requested run wait for its turn.
+    /// Adds a requested run to the waiting runs of the job at `place`.
     pub(in crate::scheduler) fn add_requested(&mut self, place: usize, run: PendingRun) {
         self.table.change(place, |entry| entry.plan_mut().add_requested(run));
     }
 
-    /// Drops the requested runs of a job that wait.
+    /// Drops the waiting requested runs of a job.
     pub(in crate::scheduler) fn drop_requested(&mut self, place: usize) {
         self.table.change(place, |entry| entry.plan_mut().drop_requested());
     }
 
-    /// Returns the requests of which a run of the job is active.
+    /// Returns the requests that have an active run of the job.
     pub(in crate::scheduler) fn active_requests(&self, place: usize) -> BTreeSet<RequestId> {
         let active = self.table.get(place).into_iter().flat_map(|entry| entry.plan().active());
         active.filter_map(|run| run.request).collect()

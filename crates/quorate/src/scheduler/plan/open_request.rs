@@ -1,8 +1,9 @@
 //! A request for runs, from its acceptance until all its runs have ended.
 //!
-//! The runs are made one after another. The request's row in the ledger says how far they are, so that the next leader goes
-//! on there: the records of the runs before are not needed any more. The time at which the row was last advanced is the
-//! earliest time of a record of every run that follows, for none of them can have been started before.
+//! The runs of a request are made one after another. The request's row in the ledger stores the first tick whose run
+//! has not ended. So the next leader continues with this tick, and needs no records of the ended runs. The row also
+//! stores the time at which it was last advanced. None of the remaining runs can have been started before that time, so
+//! none of their records is earlier.
 
 use crate::scheduler::{
     plan::pending_run::{PendingRun, RunToClose},
@@ -23,12 +24,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// The most runs of one request.
 pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
-/// The number of ticks up to which a request for more is counted, for the text of its refusal.
+/// The number of ticks up to which a refused request is counted. The text of the refusal names the count.
 const COUNTED_MAX: usize = 100_000;
-/// The beginning of the keys of rows.
+/// The prefix of the keys of requests' rows.
 const PREFIX: &str = "ask/";
 
-/// The beginning of the keys of requested runs.
+/// The prefix of the keys of requested runs.
 const RUN_PREFIX: &str = "run/";
 
 /// The row of a request in the ledger, under `ask/ID`.
@@ -38,9 +39,9 @@ pub(in crate::scheduler) struct RequestRow {
     answer: JobResponse,
     /// The schedule that gives the ticks of a backfill.
     schedule: Arc<str>,
-    /// The runs of ticks before this have ended.
+    /// The first tick whose run has not ended; `None` if no run is left.
     next: Option<WallTime>,
-    /// When the last of them ended.
+    /// The time when the last run ended, or the request was accepted.
     moved: WallTime,
 }
 
@@ -48,7 +49,7 @@ pub(in crate::scheduler) struct RequestRow {
 #[derive(Debug)]
 pub(in crate::scheduler) struct OpenRequest {
     row: RequestRow,
-    /// The job when the request was accepted, for reports after the job is removed.
+    /// The job as it was when the request was accepted, for reports after the job is removed.
     job: Arc<Job>,
     ticks: VecDeque<WallTime>,
 }
@@ -56,11 +57,11 @@ pub(in crate::scheduler) struct OpenRequest {
 /// The next step of an open request.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum NextRun {
-    /// Make this run.
+    /// Start this run.
     Run(PendingRun),
-    /// Close this run: its end is in a record that is not known to have had a majority.
+    /// Close this run. Its end is in a record that is not known to have had a majority.
     Close(Box<RunToClose>),
-    /// Leave this run out, for this reason.
+    /// Leave this run out, for the reason given.
     Skip(PendingRun, SkipReason),
     /// Close the request: all its runs have ended.
     Finished,
@@ -89,12 +90,12 @@ impl RequestRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Returns the time before which the ledger may forget.
+    /// Returns the time from which on the ledger must keep records for this request.
     pub(in crate::scheduler) fn oldest(&self) -> WallTime {
         self.moved
     }
 
-    /// Returns a request as the nodes have it, and whether it is closed.
+    /// Returns a request from the nodes' records of its row, and whether the row is closed.
     fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
         let read = |record: &Record| {
             let row: Self = serde_json::from_str(&record.value).ok()?;
@@ -108,7 +109,7 @@ impl OpenRequest {
     /// Accepts a request for runs at `now`.
     ///
     /// # Errors
-    /// The reason why it is refused.
+    /// The reason why the request is refused.
     pub(in crate::scheduler) fn accept(
         request: JobRequest,
         job: &Arc<Job>,
@@ -135,7 +136,7 @@ impl OpenRequest {
         Self { row, job: Arc::clone(job), ticks }
     }
 
-    /// Decides on the next of its runs.
+    /// Decides on the next run of the request.
     pub(in crate::scheduler) fn next(&self, job: &Job, sealed: &LedgerSnapshot) -> NextRun {
         let Some(&tick) = self.ticks.front() else { return NextRun::Finished };
         let (id, at) = (self.row.request.id, self.row.moved);
@@ -158,7 +159,7 @@ impl OpenRequest {
         }
     }
 
-    /// Returns the cause of its runs.
+    /// Returns the cause that the request's runs have.
     pub(in crate::scheduler) fn cause(&self) -> RunCause {
         let id = self.row.request.id;
         match self.row.request.what {
@@ -167,14 +168,14 @@ impl OpenRequest {
         }
     }
 
-    /// Takes the end of its next run at `now`.
+    /// Handles the end, at `now`, of the request's next run.
     pub(in crate::scheduler) fn on_run_end(&mut self, now: WallTime) {
         self.ticks.pop_front();
         self.row.next = self.ticks.front().copied();
         self.row.moved = now;
     }
 
-    /// Returns the ticks of its runs that have not ended.
+    /// Returns the ticks of those runs of the request that have not ended.
     pub(in crate::scheduler) fn remaining(&self) -> &VecDeque<WallTime> {
         &self.ticks
     }
@@ -199,7 +200,7 @@ impl OpenRequest {
     }
 }
 
-/// Returns the requests in the sealed ledger, each with whether it is closed.
+/// Returns the requests in the sealed ledger, each with true if it is closed.
 pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = (RequestRow, bool)> {
     sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records))
 }
@@ -219,10 +220,10 @@ pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(Arc<str>, WallTim
     Some((job.into(), WallTime::from_micros(micros.parse().ok()?)))
 }
 
-/// Returns the ticks of a request.
+/// Returns the ticks that a request asks for.
 ///
 /// # Errors
-/// The reason why it is refused.
+/// The reason why the request is refused.
 fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
     let (from, until) = match what {
         JobAction::Backfill { from, until, .. } => (*from, *until),

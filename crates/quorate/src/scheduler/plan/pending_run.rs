@@ -1,4 +1,5 @@
-//! The runs of one job as the leader's decisions name them: pending, active, to be closed, and the ticks without a run.
+//! The runs and ticks of one job on which the leader decides: runs that wait, active runs, runs to close, and ticks
+//! that do not run.
 
 use crate::scheduler::store::run_writer::RunId;
 use crate::{
@@ -8,29 +9,31 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A run that waits to be started or opened, and the record of an earlier start.
+/// A run that waits to be started or opened, with the record of an earlier start if there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) cause: RunCause,
-    /// The key of its record in the ledger.
+    /// The key of the run's record in the ledger.
     pub(in crate::scheduler) key: Arc<str>,
-    /// The earliest time at which a record of it may exist.
+    /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// A majority of the sealed nodes remembers that time.
+    /// True if a majority of the sealed nodes would remember a record of that time.
     pub(in crate::scheduler) remembering: bool,
-    /// No worker starts it before this time.
+    /// No worker starts the run before this time.
     pub(in crate::scheduler) not_before: WallTime,
-    /// The record that decides on it, where one exists.
+    /// The record that decides on the run; `None` if there is no record.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// Too few nodes can remember a record of this time: its start cannot reach a majority that counts.
+    /// True if no node has a record and too few nodes would remember one. A record of the run's start can then not
+    /// reach a majority of nodes that count.
     pub(in crate::scheduler) unknown: bool,
-    /// The number of its interruptions in this term.
+    /// The number of times that the run was interrupted in this term.
     pub(in crate::scheduler) interruptions: u32,
 }
 
 impl PendingRun {
-    /// Returns whether it was started before, or may have been. Such a run is not skipped for a later tick.
+    /// Returns whether the run was started before, or may have been started. Such a run is not skipped in favour of a
+    /// later tick.
     pub(in crate::scheduler) fn is_unfinished(&self) -> bool {
         self.seen.is_some() || self.unknown
     }
@@ -43,32 +46,33 @@ impl PendingRun {
         RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
     }
 
-    /// Returns whether an earlier leader has opened it: a worker may have taken it, so only its slot can end it (R7).
+    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so it can be ended
+    /// only through its slot (R7).
     pub(in crate::scheduler) fn is_open(&self) -> bool {
         let seen = self.seen.as_ref();
         seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
     }
 
-    /// Returns whether a worker executes it: it is open already, or the job is placed on any worker.
+    /// Returns whether a worker executes the run: the run is already open, or the job is placed on any worker.
     pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
         job.placement == Placement::AnyWorker || self.is_open()
     }
 }
 
-/// A run that the leader has begun: it executes here, or is open to workers.
+/// A run that the leader has started or opened: the leader executes it, or it is open to workers.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) key: Arc<str>,
     pub(in crate::scheduler) tick: WallTime,
-    /// The earliest time at which a record of it may exist.
+    /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
     pub(in crate::scheduler) request: Option<RequestId>,
-    /// The leader executes it.
+    /// True if the leader executes the run.
     pub(in crate::scheduler) here: bool,
 }
 
 impl ActiveRun {
-    /// Returns the run that begins where `pending` waited.
+    /// Returns the active run that replaces the waiting run `pending`.
     pub(in crate::scheduler) fn new(pending: &PendingRun, job: &Job) -> Self {
         Self {
             key: Arc::clone(&pending.key),
@@ -85,7 +89,7 @@ impl ActiveRun {
 pub(in crate::scheduler) struct RunToClose {
     pub(in crate::scheduler) run: PendingRun,
     pub(in crate::scheduler) end: RunOutcome,
-    /// The reason, where an earlier leader gave one.
+    /// The reason, if an earlier leader recorded one.
     pub(in crate::scheduler) why: Option<Arc<str>>,
 }
 
@@ -94,16 +98,16 @@ pub(in crate::scheduler) struct RunToClose {
 pub(in crate::scheduler) enum SkippedTick {
     /// No leader ran them within the misfire window.
     Missed(MisfiredTicks),
-    /// It came due during an earlier run of the job. A later tick runs in its place, or too many waited.
+    /// The tick came due during an earlier run of the job. A later tick runs in its place, or too many ticks waited.
     Overtaken(WallTime),
-    /// It came due during an earlier run of the job, and the overlap rule skips it then.
+    /// The tick came due during an earlier run of the job, and the job's overlap rule skips such ticks.
     Overlapped(WallTime),
-    /// It waited for longer than the misfire window.
+    /// The tick waited for longer than the misfire window.
     TooLate(WallTime),
-    /// The ledger's records decide against it.
+    /// The ledger's records do not permit that the tick runs.
     Decided(WallTime, SkipReason),
-    /// The job was paused while it waited.
+    /// The job was paused while the tick waited.
     Paused(PendingRun),
-    /// The job's schedule or placement was changed while it waited.
+    /// The job's schedule or placement was changed while the tick waited.
     Changed(WallTime),
 }

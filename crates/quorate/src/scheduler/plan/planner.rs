@@ -1,4 +1,5 @@
-//! The leader's decisions, as a pure state machine: each event, with the time, returns the effects for the event loop.
+//! The leader's decisions, as a pure state machine: the planner takes each event with its time, and returns the effects
+//! that the event loop carries out.
 
 use crate::scheduler::{
     plan::{
@@ -26,12 +27,13 @@ use std::{
     time::Duration,
 };
 
-/// The most jobs that one event takes over or decides on, so that other tasks get their turn: the lease must be extended.
+/// The largest number of jobs that one event takes over or decides on. The limit lets other tasks run in between: the
+/// lease must be extended in time.
 const JOBS_AT_ONCE: usize = 100;
-/// The key of the mark: the row that says up to when all ticks have been decided on.
+/// The key of the mark: the row that stores the time up to which all ticks have been decided on.
 const MARK: &str = "looked";
 
-/// The leader to plan for.
+/// The settings of the leader that the planner plans for.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LeaderSettings {
     pub(in crate::scheduler) group: Arc<str>,
@@ -41,11 +43,11 @@ pub(in crate::scheduler) struct LeaderSettings {
     pub(in crate::scheduler) began: WallTime,
     /// The TTL of the leader's lease.
     pub(in crate::scheduler) ttl: Duration,
-    /// The most runs that the leader executes at once.
+    /// The largest number of runs that the leader executes at once.
     pub(in crate::scheduler) max_running: usize,
 }
 
-/// The decisions of one term.
+/// The planner of one term.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Planner {
     group: Arc<str>,
@@ -53,15 +55,15 @@ pub(in crate::scheduler) struct Planner {
     requests: Requests,
     unknown_runs: UnknownRuns,
     needed: NeededRecords,
-    /// Jobs to take over, or to replace.
+    /// Jobs that wait to be taken over, or to replace the leader's job of the same name.
     to_take: VecDeque<Arc<Job>>,
-    /// Jobs to take over once the watches of their open runs have ended.
+    /// Jobs that are taken over once the watches of their open runs have ended.
     deferred: BTreeMap<Arc<str>, Arc<Job>>,
-    /// All jobs of the beginning of the term, and the requests of earlier leaders, are taken over.
+    /// True once all jobs of the beginning of the term, and the requests of earlier leaders, are taken over.
     is_complete: bool,
     /// The time up to which this leader has decided on all ticks.
     decided: Option<WallTime>,
-    /// It is logged that the ledger forgets unfinished runs.
+    /// True if a warning was logged that the ledger forgets unfinished runs.
     warned: bool,
     superseded: bool,
 }
@@ -93,13 +95,13 @@ impl Planner {
         !self.to_take.is_empty()
     }
 
-    /// Returns whether the leader has taken over the jobs and the requests that there were when its term began. Before, a
-    /// request may not find its job, and nothing may be forgotten.
+    /// Returns whether the leader has taken over the jobs and the requests that existed when its term began. Before
+    /// that, a request may not find its job, and the ledger must not be pruned.
     pub(in crate::scheduler) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns whether a later term has sealed the ledger: nothing more can be started.
+    /// Returns whether a later term has sealed the ledger. Then this leader can start no more runs.
     pub(in crate::scheduler) fn is_superseded(&self) -> bool {
         self.superseded
     }
@@ -109,7 +111,7 @@ impl Planner {
         self.jobs.table().executing()
     }
 
-    /// Returns when the next job is due.
+    /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.jobs.table().next_due()
     }
@@ -119,8 +121,8 @@ impl Planner {
         self.jobs.reporter()
     }
 
-    /// Takes the registry's jobs as they are now. Jobs that are gone are removed at once, the others are taken over by
-    /// [`Planner::take_over`].
+    /// Compares the planner's jobs with those of the registry. Jobs that the registry no longer has are removed at
+    /// once. [`Planner::take_over`] takes over the others later.
     pub(in crate::scheduler) fn change(
         &mut self,
         jobs: BTreeMap<Arc<str>, Arc<Job>>,
@@ -141,8 +143,8 @@ impl Planner {
         out
     }
 
-    /// Takes over some of the jobs. After the last of them it takes over the requests that were open when the term began,
-    /// and begins to watch the open runs of other jobs.
+    /// Takes over some of the waiting jobs. After the last job, takes over the requests that were open when the term
+    /// began, and starts to watch the open runs of jobs that the leader does not have.
     pub(in crate::scheduler) fn take_over(&mut self, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for _ in 0..JOBS_AT_ONCE {
@@ -160,7 +162,7 @@ impl Planner {
         out
     }
 
-    /// Decides on the jobs that are due. Returns whether more of them are.
+    /// Decides on the jobs that are due. Returns true if more jobs are due.
     pub(in crate::scheduler) fn plan_due(&mut self, now: WallTime) -> (Vec<Effect>, bool) {
         let mut out = Vec::new();
         for _ in 0..JOBS_AT_ONCE {
@@ -175,14 +177,14 @@ impl Planner {
         (out, more)
     }
 
-    /// Starts the runs for which there is room, in order.
+    /// Starts waiting runs in order, up to the limit of runs.
     pub(in crate::scheduler) fn start_ready(&mut self, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         while self.jobs.start_next(now, &mut out) {}
         out
     }
 
-    /// Takes the end of the write that registers the job at `place`.
+    /// Handles the end of the write that registers the job at `place`.
     pub(in crate::scheduler) fn registered(&mut self, place: usize, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         self.jobs.registered(place);
@@ -190,7 +192,7 @@ impl Planner {
         out
     }
 
-    /// Takes the end of a run. `stepping_down` is true once the term is to end.
+    /// Handles the end of a run. `stepping_down` is true once the term must end.
     pub(in crate::scheduler) fn run_ended(
         &mut self,
         ended: RunCompletion,
@@ -212,7 +214,7 @@ impl Planner {
         out
     }
 
-    /// Takes the end of the watch of a run whose job the leader does not have.
+    /// Handles the end of the watch of a run whose job the leader does not have.
     fn watch_ended(&mut self, ended: RunCompletion, out: &mut Vec<Effect>) {
         let RunCompletion { key, tick, cause, end, .. } = ended;
         let Some(job) = self.unknown_runs.end(&key) else { return };
@@ -228,7 +230,7 @@ impl Planner {
                 tracing::warn!(job = &*job.name, run = &*key, "cannot watch an open run: {error}");
             }
             None => tracing::error!(job = &*job.name, run = &*key, "the watch of an open run panicked"),
-            // A leader that has the job goes on with it.
+            // A leader that has the job will continue the run.
             Some(_) => {}
         }
         if !self.unknown_runs.jobs().contains(&job.name) {
@@ -236,7 +238,7 @@ impl Planner {
         }
     }
 
-    /// Decides on a request. `is_open` is false once the leader starts nothing more.
+    /// Decides on a request. `is_open` is false once the leader no longer starts runs.
     pub(in crate::scheduler) fn ask(
         &mut self,
         request: JobRequest,
@@ -248,7 +250,7 @@ impl Planner {
         (out, asked)
     }
 
-    /// Takes the event that the row of a request is stored. Returns the answer.
+    /// Handles the event that a majority stores the row of a request. Returns the answer.
     pub(in crate::scheduler) fn stored(
         &mut self,
         granted: Granted,
@@ -259,22 +261,23 @@ impl Planner {
         (out, answer)
     }
 
-    /// Takes the event that the row of a request cannot be stored.
+    /// Handles the event that the row of a request cannot be stored.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.requests.not_stored();
     }
 
-    /// Returns the mark to write, once there is one: the next leader enters the ticks after it as missed that no leader ran.
+    /// Returns the effect that writes the mark, once there is one. The next leader enters the ticks after the mark that
+    /// no leader ran in the history as missed.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })
     }
 
-    /// Returns the time before which no job needs the ledger's records.
+    /// Returns the low-water mark: no job needs the ledger's records before this time.
     pub(in crate::scheduler) fn low_water(&mut self, now: WallTime) -> WallTime {
         let jobs = &self.jobs;
         let unfinished = jobs.table().entries().filter_map(|entry| entry.plan().oldest());
-        // The leader knows what its own jobs need. Another leader may need the records of other jobs.
+        // The leader knows which records its own jobs need. Another leader may need the records of other jobs.
         let of_others = self.needed.unfinished().filter(|(job, _)| !jobs.knows(job)).map(|(_, at)| at);
         let oldest = unfinished.chain(self.requests.oldest()).chain(of_others).min();
         let led = || jobs.table().entries().map(|entry| &**entry.job());
@@ -291,14 +294,14 @@ impl Planner {
         mark
     }
 
-    /// Takes the event that the ledger has forgotten what is before `mark`.
+    /// Handles the event that the nodes have pruned the ledger's records before `mark`.
     pub(in crate::scheduler) fn pruned(&mut self, mark: WallTime) {
         for job in self.jobs.forget_removed(mark) {
             self.needed.release(&job);
         }
     }
 
-    /// Returns the jobs that the ledger knows and the leader does not: some of them may have ended.
+    /// Returns the jobs that are in the ledger and that the leader does not have. Some of them may have ended.
     pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
         let mut unknown = jobs_in_ledger(self.jobs.sealed());
         unknown.extend(self.unknown_runs.jobs());
@@ -306,7 +309,8 @@ impl Planner {
         unknown
     }
 
-    /// Takes the event that no worker has had these jobs for the ledger's retention: closes what the ledger has of them.
+    /// Handles the event that no worker has had these jobs for the ledger's retention. Closes the ledger's records of
+    /// these jobs.
     pub(in crate::scheduler) fn jobs_ended(&mut self, ended: Vec<Arc<str>>, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for job in ended {

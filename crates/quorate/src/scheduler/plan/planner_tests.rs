@@ -29,7 +29,7 @@ fn registry(jobs: impl IntoIterator<Item = Job>) -> BTreeMap<Arc<str>, Arc<Job>>
     jobs.into_iter().map(|job| (Arc::clone(&job.name), Arc::new(job))).collect()
 }
 
-/// Takes all jobs over, and registers those that are new.
+/// Takes over all jobs, and registers those that are new.
 fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
     let mut effects = Vec::new();
     loop {
@@ -56,7 +56,7 @@ fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64
     (planner, effects)
 }
 
-/// Decides and starts as of `now`; returns the runs that start.
+/// Lets the planner decide and start runs as of `now`. Returns the runs that start.
 fn starts(planner: &mut Planner, now: u64) -> Vec<RunStart> {
     let (mut effects, _) = planner.plan_due(at(now));
     effects.extend(planner.start_ready(at(now)));
@@ -104,7 +104,7 @@ fn row_of<'a>(effects: &'a [Effect], wanted: &str) -> Option<&'a Arc<str>> {
     })
 }
 
-/// Two nodes with an open record of the tick 5 of the job `j`.
+/// Returns the snapshot of two nodes that store an open record of the tick 5 of the job `j`.
 fn with_open_run() -> LedgerSnapshot {
     let open = OpenRun {
         generation: 1,
@@ -233,7 +233,7 @@ fn a_leader_without_the_job_watches_its_open_run_and_enters_its_end() {
         planner.run_ended(completion(watch, Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(13));
     assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
     assert_eq!(planner.needed.unfinished().count(), 0, "and is not kept any more");
-    // The job comes later in the term: the run is not made again.
+    // The leader gets the job later in the term. The run is not opened again.
     planner.change(registry([job("j").placement(Placement::AnyWorker)]), at(13));
     let effects = take_over(&mut planner, 13);
     let later = runs(effects).into_iter().chain(starts(&mut planner, 14));

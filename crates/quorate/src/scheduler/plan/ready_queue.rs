@@ -1,10 +1,11 @@
-//! The jobs with a run that may start, and the room for runs on the leader.
+//! The jobs with a run that may start, and the limit of runs on the leader.
 
 use crate::env::WallTime;
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// The place of a job's first run among those that may start: runs for workers come first, since the leader needs no room
-/// for them; then the priority, the time and the order of the jobs decide.
+/// The position of a job's first run among the runs that may start. Runs for workers come first, since the limit of the
+/// leader does not apply to them. After that, runs are ordered by priority, then by time, then by the number of the
+/// job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) struct ReadyOrder {
     here: bool,
@@ -22,7 +23,7 @@ pub(in crate::scheduler) struct ReadyQueue {
 }
 
 impl ReadyOrder {
-    /// Returns the place of a run that the leader executes (`here`), or that is for workers.
+    /// Returns the position of a run that the leader executes (`here`), or of a run for workers.
     pub(in crate::scheduler) fn new(here: bool, priority: i32, tick: WallTime, job: usize) -> Self {
         Self { here, priority: Reverse(priority), tick, job }
     }
@@ -33,7 +34,7 @@ impl ReadyQueue {
         Self { runs: BTreeSet::new(), executing: 0, max_executing }
     }
 
-    /// Moves a job's run from `before` to `place`.
+    /// Moves a job's run from the position `before` to the position `place`.
     pub(in crate::scheduler) fn set(&mut self, before: Option<ReadyOrder>, place: Option<ReadyOrder>) {
         if before == place {
             return;
@@ -44,7 +45,7 @@ impl ReadyQueue {
         self.runs.extend(place);
     }
 
-    /// Removes the first run for which there is room, and returns its job.
+    /// Removes the first run that may start within the leader's limit, and returns its job.
     pub(in crate::scheduler) fn pop(&mut self) -> Option<usize> {
         let first = self.runs.first()?;
         if first.here && self.executing >= self.max_executing {
@@ -58,12 +59,12 @@ impl ReadyQueue {
         self.executing
     }
 
-    /// Takes the start of a run that the leader executes.
+    /// Counts the start of a run that the leader executes.
     pub(in crate::scheduler) fn on_start(&mut self) {
         self.executing += 1;
     }
 
-    /// Takes the end of a run that the leader executed.
+    /// Counts the end of a run that the leader executed.
     pub(in crate::scheduler) fn on_end(&mut self) {
         self.executing -= 1;
     }

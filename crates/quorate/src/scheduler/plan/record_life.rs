@@ -1,4 +1,4 @@
-//! The time for which the ledger keeps the records of runs, and by which runs are opened ahead of their ticks.
+//! The time for which the ledger keeps the records of runs, and the time before a tick at which its run is opened.
 
 use crate::{
     env::WallTime,
@@ -6,22 +6,24 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A tick that starts later than this after its time is a misfire, and the job's misfire rule decides on it.
+/// The lateness from which on a tick is a misfire, for which the job's misfire rule decides.
 pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
-/// The longest time by which any version opens a run ahead of its tick.
+/// The longest time before its tick at which any version opens a run.
 pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
 /// The time between two prunings of the ledger.
 pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
-/// The time by which records are kept for longer than any misfire window, beside twice `max_clock_offset`: the clocks of
-/// two leaders may differ by so much, and a run that is decided on at the end of the window starts a little later.
+/// The time for which records are kept beyond any misfire window, in addition to twice `max_clock_offset`. The clocks
+/// of two leaders may differ by that offset. A run that is decided on at the end of the window starts a little later.
 const KEPT_BESIDES: Duration = Duration::from_secs(10);
-/// The time by which an unfinished record makes the ledger keep older records than it keeps anyway. It is longer where
+/// The longest additional time for which the ledger keeps records because one of them is unfinished. It is longer if
 /// the job's timeouts allow a run to take longer.
 const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The most ticks that are kept for this reason: a new leader reads them all, and could not seal a ledger without bounds.
+/// The largest number of ticks that are kept because of unfinished records. A new leader reads all of them, so their
+/// number must have a limit.
 const HELD_RECORDS: u128 = 1_000_000;
 
-/// Returns the earliest time at which a record of a tick may exist, of a job whose ticks are due since `since`.
+/// Returns the earliest time at which a record of a tick may exist. `since` is the time from which on ticks of the job
+/// are due.
 pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
     match job.placement {
         Placement::Leader => tick,
@@ -29,25 +31,27 @@ pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTi
     }
 }
 
-/// Returns the time within which a tick of a job may still run after it was due, in whole milliseconds, as its row has it.
+/// Returns the job's misfire window in whole milliseconds, as the job's row stores it. Within this time after a tick
+/// was due, the tick may still run.
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
-    // A record of a run that is opened ahead is older than its tick.
+    // The record of a run that is opened ahead is older than the run's tick.
     let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
     let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Returns the time for which records are of use where `longest` is the longest window.
+/// Returns the time for which the ledger keeps all records. `longest` is the longest misfire window of all jobs.
 pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
 }
 
-/// Returns the longest time for which records of a job may be of use.
+/// Returns the longest time for which a leader may need records of a job.
 pub(in crate::scheduler) fn needed(job: &Job, max_clock_offset: Duration) -> Duration {
     kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
 }
 
-/// Returns the time by which records are kept for longer because some are unfinished, or other workers need them.
+/// Returns the additional time for which records are kept because some are unfinished, or because other workers need
+/// them.
 pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
     let runs = jobs.clone().filter_map(|job| {
         let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());
@@ -60,8 +64,8 @@ pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone
     held / u32::try_from(parts).unwrap_or(u32::MAX)
 }
 
-/// Returns the time before which the ledger may forget. It keeps the last `kept`, and records back to `wanted`, but none
-/// older than `held` beyond `kept`.
+/// Returns the low-water mark, before which the ledger may prune its records. The ledger keeps all records of the last
+/// `kept`. It also keeps older records from `wanted` on, but none older than `kept` and `held` together.
 pub(in crate::scheduler) fn low_water(
     now: WallTime,
     kept: Duration,
@@ -72,7 +76,8 @@ pub(in crate::scheduler) fn low_water(
     wanted.map_or(mark, |wanted| mark.min(wanted)).max(mark - held)
 }
 
-/// Returns the number of ticks of a job that the ledger has to keep at the job's busiest.
+/// Returns the number of ticks of a job that the ledger has to keep if the ticks are as close together as they ever
+/// are.
 pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
     let kept = window(job) + KEPT_BESIDES + PRUNE_EVERY;
     kept.as_nanos() / job.gap.as_nanos().max(1) + 1

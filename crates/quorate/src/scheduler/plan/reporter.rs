@@ -1,4 +1,4 @@
-//! The history entries of a leader, and the records that close runs which no executor closes.
+//! Writes the history entries of a leader, and the records that close runs which no executor closes.
 
 use crate::scheduler::{
     plan::{
@@ -17,14 +17,14 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The reason of a run that does not start because its job is of another schedule or placement now.
+/// The reason of a run that does not start because its job now has another schedule or placement.
 pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement was changed while it waited";
 /// The reason of a run that does not start because its job was removed.
 pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
 /// The reason of a run that does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
 
-/// A history entry, and the record to close before the entry is written.
+/// A history entry, and the record that must be closed before the entry is written.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunReport {
     pub(in crate::scheduler) job: Arc<Job>,
@@ -32,10 +32,10 @@ pub(in crate::scheduler) struct RunReport {
     pub(in crate::scheduler) close: Option<Close>,
 }
 
-/// Ticks that did not run, for a report.
+/// Ticks that did not run, for a history entry.
 pub(in crate::scheduler) struct NotRun {
     pub(in crate::scheduler) tick: WallTime,
-    /// The last of several ticks.
+    /// The last tick, if there are several.
     pub(in crate::scheduler) until: Option<WallTime>,
     pub(in crate::scheduler) cause: RunCause,
     pub(in crate::scheduler) end: RunOutcome,
@@ -92,7 +92,8 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close: None }
     }
 
-    /// Reports a run that the executor dropped because it did not stop in time; `started` is its record.
+    /// Reports a run that the executor dropped because the run did not stop in time. `started` is the record of the
+    /// run.
     pub(in crate::scheduler) fn aborted(
         &self,
         job: &Arc<Job>,
@@ -109,7 +110,7 @@ impl Reporter {
             attempts: 1,
             ..self.entry(job, tick, cause, RunOutcome::Cancelled)
         };
-        // Under at-most-once the run has ended; under at-least-once the next leader runs it again.
+        // Under at-most-once the run has ended. Under at-least-once the next leader executes it again.
         let close = (job.delivery == Delivery::AtMostOnce).then(|| {
             let run = RunId { key, at: WallTime::from_micros(started.at), remembering: true };
             self.close(run, Some(started), RunOutcome::Cancelled, reason)
@@ -117,8 +118,8 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close }
     }
 
-    /// Reports a run of an earlier term, and closes it under this one. An earlier leader started it and recorded no end, or
-    /// its end is in a record that is not known to have had a majority.
+    /// Reports a run of an earlier term, and closes it under this term. Either an earlier leader started the run and
+    /// recorded no end. Or the run's end is in a record that is not known to have had a majority.
     pub(in crate::scheduler) fn closed(&self, job: &Arc<Job>, found: RunToClose) -> RunReport {
         let RunToClose { run, end, why } = found;
         let seen = run.seen.as_ref();
@@ -141,7 +142,7 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close: Some(close) }
     }
 
-    /// Reports a tick that was skipped; `None` if an earlier leader has decided on it.
+    /// Reports a tick that was skipped. Returns `None` if an earlier leader has decided on the tick.
     pub(in crate::scheduler) fn skipped(
         &self,
         job: &Arc<Job>,
@@ -168,7 +169,7 @@ impl Reporter {
             }
             SkippedTick::Overlapped(tick) => {
                 let why = "it came due while an earlier run of the job went on";
-                // Without a closed record the next leader would take the tick for one that was not decided on.
+                // Without a closed record, the next leader would conclude that no leader had decided on the tick.
                 closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::SkippedOverlap, why))
             }
             SkippedTick::TooLate(tick) => {
@@ -216,15 +217,15 @@ impl Reporter {
         self.record(run, seen, RunRecord::closed(&self.worker, end, why), self.term)
     }
 
-    /// Returns the closed record as this leader writes it, for a run that the history has under `term`. It counts at nodes
-    /// that R13 allows.
+    /// Returns the closed record as this leader writes it, for a run whose history entry has the term `under`. Only the
+    /// nodes that R13 allows count for the record.
     fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
         let record = record.remembered(memory_needed(run.at, self.began), term);
         Close { record: record.into_record(run.at, self.term), run, seen }
     }
 }
 
-/// Returns a run of which the seal found no record.
+/// Returns the identity of a run for which the seal found no record.
 fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
     let at = record_from(job, tick, WallTime::default());
     RunId { key: RunKey::new(&job.name, tick).key(), at, remembering: sealed.remembers(at) }

@@ -1,4 +1,4 @@
-//! The decisions on requests: to pause, to resume, to run, to cancel.
+//! Decides on requests: to pause a job, to resume it, to run it, or to cancel its runs.
 
 use crate::scheduler::{
     plan::{
@@ -19,9 +19,9 @@ use std::{
     sync::Arc,
 };
 
-/// The most requests for runs that may be open.
+/// The largest number of open requests for runs.
 const OPEN_MAX: usize = 1_000;
-/// The number of answers that are remembered for requests that come again.
+/// The number of answers that the leader remembers, so that it can repeat an answer to a request that arrives again.
 const ANSWERS_MAX: usize = 10_000;
 
 /// The open requests, and the answers to earlier ones.
@@ -37,7 +37,8 @@ pub(in crate::scheduler) struct Requests {
 #[derive(Debug)]
 pub(in crate::scheduler) enum Asked {
     Answer(JobResponse),
-    /// The answer is known once a row is stored at a majority: this leader may yet fail to write it.
+    /// The request is granted once a row is stored at a majority. Until then the answer is not final, because this
+    /// leader may fail to write the row.
     Store(Box<Granted>),
 }
 
@@ -65,14 +66,14 @@ impl Granted {
 }
 
 impl Requests {
-    /// Takes over the requests that earlier leaders accepted and did not finish.
+    /// Takes over the requests that earlier leaders accepted and did not complete.
     pub(in crate::scheduler) fn resume(&mut self, jobs: &mut LedJobs, now: WallTime, out: &mut Vec<Effect>) {
         let found: Vec<_> = requests_in(jobs.sealed()).collect();
         for (row, closed) in found {
             let id = row.id();
             self.answers.insert(id, row.answer().clone());
             let place = jobs.table().place(row.job()).filter(|_| !closed);
-            // A job that this worker does not have may be one of a newer version: the next leader may have it.
+            // A job that this worker does not have may be a job of a newer version. The next leader may have it.
             let Some(entry) = place.and_then(|place| jobs.table().get(place)) else { continue };
             let request = OpenRequest::resume(row, entry.job());
             put(&request, out);
@@ -81,7 +82,7 @@ impl Requests {
         }
     }
 
-    /// Decides on a request. `is_open` is false once the leader starts nothing more.
+    /// Decides on a request. `is_open` is false once the leader no longer starts runs.
     pub(in crate::scheduler) fn ask(
         &mut self,
         request: JobRequest,
@@ -112,7 +113,7 @@ impl Requests {
         asked
     }
 
-    /// Takes the event that the row of a request is stored at a majority. Returns the answer.
+    /// Handles the event that a majority stores the row of a request. Returns the answer.
     pub(in crate::scheduler) fn stored(
         &mut self,
         granted: Granted,
@@ -122,7 +123,7 @@ impl Requests {
     ) -> JobResponse {
         self.storing -= 1;
         let Granted { id, answer, open, .. } = granted;
-        // A request that came again before its row was stored is opened once.
+        // A request that arrived a second time before its row was stored is opened only once.
         let first = !self.answers.contains_key(&id);
         self.remember(id, &answer);
         if let Some(open) = open.filter(|_| first) {
@@ -132,12 +133,13 @@ impl Requests {
         answer
     }
 
-    /// Takes the event that this leader cannot store the row of a request. The caller gets no answer, and asks again.
+    /// Handles the event that this leader cannot store the row of a request. The sender gets no answer, and sends the
+    /// request again.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.storing -= 1;
     }
 
-    /// Takes the end of one of a request's runs: the next one waits for its turn.
+    /// Handles the end of one run of a request. The request's next run then waits to start.
     pub(in crate::scheduler) fn on_run_end(
         &mut self,
         id: RequestId,
@@ -153,7 +155,8 @@ impl Requests {
         self.enqueue_next(id, jobs, now, out);
     }
 
-    /// Cancels the requests of a job that was removed. `active` are those of which a run goes on to its end.
+    /// Cancels the requests of a job that was removed. `active` are those requests that have an active run, which
+    /// continues to its end.
     pub(in crate::scheduler) fn drop_job(
         &mut self,
         job: &Arc<str>,
@@ -164,12 +167,12 @@ impl Requests {
     ) {
         for id in self.of_job(job) {
             self.drop_runs(id, active.contains(&id), REMOVED, jobs, now, out);
-            // Also where a run is active: no other run follows it.
+            // A request with an active run is closed too, because no other run follows.
             self.close(id, now, out);
         }
     }
 
-    /// Returns the time before which the ledger may forget.
+    /// Returns the time from which on the ledger must keep records for the open requests.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         self.open.values().map(|request| request.row().oldest()).min()
     }
@@ -208,7 +211,8 @@ impl Requests {
         Ok(Asked::Store(Box::new(granted)))
     }
 
-    /// Cancels the active runs of a job; without a tick, also the requested runs that have not begun.
+    /// Cancels the active runs of a job. Without a tick in the request, also cancels the requested runs that have not
+    /// begun.
     fn cancel(
         &mut self,
         place: usize,
@@ -237,8 +241,8 @@ impl Requests {
         Ok(JobResponse::Accepted { text, count: (count + dropped) as u64 })
     }
 
-    /// Drops the runs of a request that have not begun, and closes the request unless a run is `active`. Returns the number
-    /// of dropped runs.
+    /// Drops the runs of a request that have not begun. Closes the request unless one of its runs is `active`. Returns
+    /// the number of dropped runs.
     fn drop_runs(
         &mut self,
         id: RequestId,
@@ -264,7 +268,7 @@ impl Requests {
         dropped.len()
     }
 
-    /// Lets the next run of a request wait for its turn; closes the request after the last.
+    /// Adds the next run of the request to the job's waiting runs. Closes the request after the last run.
     fn enqueue_next(&mut self, id: RequestId, jobs: &mut LedJobs, now: WallTime, out: &mut Vec<Effect>) {
         loop {
             let Some(request) = self.open.get_mut(&id) else { return };
@@ -302,7 +306,7 @@ impl Requests {
     }
 }
 
-/// Returns the effects that close the open requests of a job that has ended, as the seal shows them.
+/// Returns the effects that close the open requests of a job that has ended, as the seal showed these requests.
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
@@ -317,7 +321,7 @@ pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: Wa
 /// Returns the place of a request's job.
 ///
 /// # Errors
-/// The request is too late, or the leader does not have the job.
+/// The request has expired, or the leader does not have the job.
 fn place_of(request: &JobRequest, jobs: &LedJobs, now: WallTime) -> Result<usize, Arc<str>> {
     let late = (request.at + request.valid_for).until(now);
     if !late.is_zero() {
@@ -354,7 +358,8 @@ fn resume(
     row_granted(request, if was_active { "was not paused" } else { "resumed" }, place, jobs)
 }
 
-/// Grants a request that is answered once the job's row is stored. The row may be unchanged and not yet be stored.
+/// Grants a request that is answered once the job's row is stored. The row is written even if it is unchanged, because
+/// it may not be stored yet.
 fn row_granted(request: &JobRequest, text: &str, place: usize, jobs: &LedJobs) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
     let granted = Granted::row(request.id, text, &entry.job().name, entry.row());
@@ -369,9 +374,10 @@ fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
     out.push(Effect::PutRow { key: RequestRow::key(request.row().id()), value: request.row().to_value() });
 }
 
-/// Returns whether a requested run that is left out is reported as lost. A run that has ended is in the history. Where the
-/// ledger has forgotten the run's time, its request was closed before, or no leader had the job for so long: the row comes
-/// from a node that was away, and would report a thousand runs that are not lost.
+/// Returns whether a requested run that is left out is reported as lost. A run that has ended is already in the
+/// history. If the ledger has forgotten the run's time, either the request was closed earlier, or no leader had the job
+/// for that long. In the first case the row comes from a node that was unreachable when the request was closed. Up to a
+/// thousand runs that are not lost would then be reported.
 fn is_lost(why: SkipReason) -> bool {
     !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }

@@ -11,7 +11,7 @@ use crate::{
 
 const NOW: u64 = 10;
 
-/// One job `j` that is not due, and the requests of its leader.
+/// Returns a leader's only job `j`, which is not due, and the leader's requests.
 fn led() -> (LedJobs, Requests) {
     let reporter = Reporter::new("me".into(), FencingToken::new(9), at(1));
     let mut jobs = LedJobs::new(sealed(&[], &[]), reporter, None, SECOND, 1);
@@ -43,7 +43,7 @@ fn to_store(asked: Asked) -> Granted {
     }
 }
 
-/// The keys of the rows that are closed by these effects.
+/// Returns the keys of the rows that these effects close.
 fn closed_rows(effects: &[Effect]) -> Vec<&str> {
     fn close(effect: &Effect) -> Option<&str> {
         match effect {
@@ -196,7 +196,7 @@ fn a_pause_and_a_resumption_are_carried_out_once() {
         (3, || JobAction::Resume { job: "j".into() }),
     ];
     for (id, what) in actions {
-        // The row of none of them is stored, as if each time another leader was asked.
+        // The row of no request is stored, as if each request had been sent to another leader.
         let granted = to_store(requests.ask(request(id, what()), true, &mut jobs, at(NOW), &mut out));
         let row = JobRow::parse(&granted.to_store().1).unwrap();
         let JobResponse::Accepted { text, .. } = granted.answer else { panic!("accepted") };

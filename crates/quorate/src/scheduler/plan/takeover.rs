@@ -12,7 +12,8 @@ use crate::{
     scheduler::{Delivery, Job, RunCause, RunKey, RunOutcome, RunRecord, inherited},
 };
 
-/// Sorts the ticks of a job that have a record and no settled end into runs to make or to go on with, and records to close.
+/// Sorts the ticks of a job that have a record and no settled end. The result has the runs to start or to continue, and
+/// the records to close.
 pub(in crate::scheduler) fn unfinished(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -49,8 +50,8 @@ pub(in crate::scheduler) fn unfinished(
 
 /// Returns the time after which ticks are due for a leader that begins `now`.
 ///
-/// These are the ticks within the misfire window, and those before it since `marked`, the time up to which the last leader
-/// has decided on all ticks: they are entered as missed.
+/// The due ticks are those within the misfire window. Ticks before the window are due too, if they are later than
+/// `marked`, the time up to which the previous leader decided on all ticks. They are entered in the history as missed.
 pub(in crate::scheduler) fn due_after(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -85,7 +86,7 @@ mod tests {
         job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
     }
 
-    /// Two nodes, remembering since `since`, with an open record of the tick 12.
+    /// Returns the snapshot of two nodes whose memory began at `since`, with an open record of the tick 12.
     fn opened(since: u64, cause: RunCause) -> LedgerSnapshot {
         let open = OpenRun {
             generation: 2,

@@ -1,4 +1,4 @@
-//! When each job has decisions to make.
+//! The times at which each job has ticks to decide on.
 
 use crate::env::WallTime;
 use std::collections::BTreeSet;

@@ -1,9 +1,10 @@
 //! The open runs of jobs that the leader does not have.
 //!
-//! A job may be one of another version, or may have been removed. Its open runs can still be taken by workers that have the
-//! job. The leader watches them as it watches its own, so that each gets its end in the history: a run that a worker executes is
-//! closed with its outcome, and a run that no worker takes within its time is closed as skipped. Only a leader that has the job
-//! opens another generation: until one does, a lost at-least-once run waits, at most until the job has ended.
+//! Such a job may belong to another version, or may have been removed. Workers that have the job can still take its
+//! open runs. The leader watches these runs as it watches those of its own jobs, so that each run gets its end in the
+//! history. A run that a worker executes is closed with its outcome. A run that no worker takes within its time is
+//! closed as skipped. Only a leader that has the job opens another generation. So a lost at-least-once run waits for
+//! such a leader, at most until the job has ended.
 
 use crate::scheduler::{
     plan::{
@@ -24,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-/// The reason of a run that ends with its job.
+/// The reason of a run that is ended because its job has ended.
 const ENDED: &str = "no worker has had the job for the ledger's retention";
 
 /// The watched runs, each with a stand-in for its job.
@@ -34,7 +35,7 @@ pub(in crate::scheduler) struct UnknownRuns {
 }
 
 impl UnknownRuns {
-    /// Begins to watch the open runs of all jobs that the leader does not know.
+    /// Starts to watch the open runs of all jobs that the leader does not have.
     pub(in crate::scheduler) fn watch(
         &mut self,
         sealed: &LedgerSnapshot,
@@ -68,8 +69,8 @@ impl UnknownRuns {
         self.runs.values().map(|job| Arc::clone(&job.name)).collect()
     }
 
-    /// Stops watching the runs of a job that the leader gets. Returns whether there are any: the leader takes the job over
-    /// once their watches have ended.
+    /// Stops watching the runs of a job that the leader gets. Returns whether any run is watched. If so, the leader
+    /// takes the job over once these watches have ended.
     pub(in crate::scheduler) fn release(&self, job: &str, out: &mut Vec<Effect>) -> bool {
         let before = out.len();
         out.extend(self.of_job(job).map(|key| Effect::Release { key: Arc::clone(key) }));
@@ -82,7 +83,7 @@ impl UnknownRuns {
         out.extend(self.of_job(job).map(|key| end(Arc::clone(key))));
     }
 
-    /// Takes the end of a watch. Returns the stand-in for the run's job.
+    /// Handles the end of the watch of the run under `key`. Returns the stand-in for the run's job.
     pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<Arc<Job>> {
         self.runs.remove(key)
     }
@@ -92,8 +93,9 @@ impl UnknownRuns {
     }
 }
 
-/// Returns a job in place of one that the leader does not have: it is never due, and its handler never runs. The leader
-/// does not know how long a history the job keeps, so this one keeps all: a leader that has the job shortens it.
+/// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler never runs.
+/// The leader does not know how many history entries the job keeps, so the stand-in keeps all. A leader that has the
+/// job prunes the history later.
 fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
     let job =
         Job::new(name, at(tick), |_| async { Err::<(), _>("a leader without the job cannot execute it") });

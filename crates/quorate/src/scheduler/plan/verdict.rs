@@ -1,4 +1,5 @@
-//! The meaning of the records that the nodes have of a run: what a leader may start, overwrite or must leave.
+//! The meaning of the records that the nodes have of a run: whether a leader may start the run, overwrite a record, or
+//! must leave the run alone.
 
 use crate::scheduler::policy::Delivery;
 use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
@@ -15,7 +16,7 @@ impl Delivery {
     /// Decides whether a tick runs, from the verdict on its records.
     pub fn decide(self, verdict: &RunVerdict) -> Decision {
         match (verdict, self) {
-            // An open run goes on under either rule.
+            // Under either delivery rule, the leader continues an open run.
             (RunVerdict::NotStarted | RunVerdict::Opened { .. }, _) => Decision::Run,
             (RunVerdict::Started { .. } | RunVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
             (RunVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
@@ -42,35 +43,35 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// It has ended.
+    /// The tick has ended.
     #[error("its record is final")]
     Final,
-    /// It may have been started, and the job is at-most-once.
+    /// The run may have been started, and the job is at-most-once.
     #[error("it was started before, and the job is at-most-once")]
     Started,
-    /// Too few nodes can remember whether it was started, and the job is at-most-once.
+    /// Too few nodes would remember whether the run was started, and the job is at-most-once.
     #[error("too few nodes remember that time, and the job is at-most-once")]
     Unknown,
-    /// It is older than the records that the ledger keeps.
+    /// The tick is older than the records that the ledger keeps.
     #[error("it is older than the ledger's low-water mark")]
     Pruned,
 }
 
-/// The answer of one node's sealed ledger about one tick.
+/// The answer of one node to the seal, as far as it concerns one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeAnswer<'a> {
     /// When the node's memory began, by its own wall clock (from its marker).
     pub since: NodeTime,
-    /// The ledger's low-water mark there.
+    /// The low-water mark of the ledger on this node.
     pub low_water: u64,
     /// The record that the node has under the tick's key.
     pub record: Option<&'a Record>,
 }
 
 impl NodeAnswer<'_> {
-    /// Returns whether the node would still have a record of this tick, had one been written there: its memory began before
-    /// the tick was due, even if its clock is off by `max_clock_offset`. A node for which this is false counts neither in
-    /// the seal nor in the write.
+    /// Returns whether the node would still have a record of this tick if one had been written to the node. That is so
+    /// if the node's memory began before the tick was due, even if its clock is off by `max_clock_offset`. A node for
+    /// which this is false counts neither in the seal nor in a write.
     pub fn remembers(&self, tick: WallTime, max_clock_offset: Duration) -> bool {
         self.since + max_clock_offset <= tick
     }
@@ -79,15 +80,15 @@ impl NodeAnswer<'_> {
 /// The verdict on a tick from the answers of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunVerdict {
-    /// A majority remembers that time and has no record of it. After the seal no earlier leader can start it.
+    /// No node has a record, and a majority would remember one. After the seal, no earlier leader can start the tick.
     NotStarted,
-    /// The record that decides says *started*: the tick may have been started, and may have failed.
+    /// The record that decides is *started*: the run may have been started, or its start may have failed.
     Started {
         /// The term of that record.
         term: FencingToken,
         /// The worker that wrote it; `None` if the record's text cannot be read.
         worker: Option<Arc<str>>,
-        /// The record to name as *seen* when overwriting it.
+        /// The record that the leader names as *seen* when it overwrites it.
         record: Record,
     },
     /// The record that decides is open: workers may take the run, or have taken it.
@@ -100,42 +101,46 @@ pub enum RunVerdict {
         /// The record that decides.
         record: Record,
     },
-    /// No majority remembers that time, and no node has a record.
+    /// No node has a record, and no majority would remember one.
     Unknown,
-    /// It is older than the ledger's low-water mark.
+    /// The tick is older than the ledger's low-water mark.
     Pruned,
-    /// Fewer than a majority have answered.
+    /// Fewer nodes than a majority have answered.
     NoQuorum,
 }
 
-/// Orders the records that nodes have of one run: the highest decides, closed or not (R11b).
+/// Orders the records that nodes have of one run: the record of the highest rank decides, closed or not (R11b).
 ///
-/// The higher term counts, then the record that its leader wrote last. Two different records of one term and stage are ordered
-/// by their text, so that every leader that sees them, in whatever order of nodes, decides by the same one.
+/// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks higher. Two
+/// different records of one term and stage are ordered by their text. So every leader that sees both decides by the
+/// same record, whatever the order of the nodes.
 pub(in crate::scheduler) fn rank(record: &Record) -> (FencingToken, Stage, &str) {
     (record.term, stage(record), &record.value)
 }
 
-/// The stage of a record. One that cannot be read may have started the run.
+/// Returns the stage of a record. A record that cannot be read counts as *started*, because the run may have been
+/// started.
 pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
     RunRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
 }
 
 /// Returns whether a leader may overwrite `met`, a record of an earlier term on a node, with `target` (R14).
 ///
-/// A seal with a majority of nodes that remember the run has found every record that ever had a majority. After another seal,
-/// a later record than the `seen` one may have had a majority: it decides instead.
+/// If a majority of the sealed nodes remembers the run, the seal found every record that ever had a majority. If not, a
+/// later record than the `seen` one may have had a majority. Then that later record decides, and is not overwritten.
 pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
     remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
 }
 
-/// Returns whether a leader that has written `before` may write `next`: within a term its records only go forward (R14).
+/// Returns whether a leader that has written `before` may write `next`. Within a term, a leader's records of a run only
+/// go forward: *open* 1, *open* 2, *closed* (R14).
 pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
 
-/// Returns the end that a leader makes of the end in a record that decides (R2b). *Skipped* was perhaps never at a majority:
-/// where the seal had no majority of nodes that remember the run, a later record that was may be forgotten.
+/// Returns the end that a leader adopts from the record that decides (R2b). A *skipped* record may never have had a
+/// majority. If no majority of the sealed nodes remembers the run, a later record that did have a majority may be
+/// forgotten. Then *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -147,8 +152,8 @@ pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     }
 }
 
-/// Returns the end of a generation that the leader ended through its slot. A later generation was never a misfire, for an
-/// earlier one may have been started.
+/// Returns the end of a generation that the leader ended through its slot. A generation after the first is never
+/// skipped as a misfire, because an earlier generation may have been started.
 pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -160,20 +165,21 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     }
 }
 
-/// Returns the generation that a leader opens of a run of which it found no record. Without a majority of nodes that
-/// remember the run another may have been started, so this one is not the first (R2c).
+/// Returns the number of the generation that a leader opens if it found no record of the run. Without a majority of
+/// nodes that remember the run, an earlier generation may have been started, so this generation is not the first (R2c).
 pub fn first_opened(remembering: bool) -> u32 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which a node's memory must have begun to count for a leader's writes, and for the generations
-/// that it opens: the run's time or the beginning of the leader's term, whichever is later (R13).
+/// Returns the time before which a node's memory must have begun. Only such a node counts for a leader's writes and for
+/// the generations that the leader opens. The time is the run's time or the beginning of the leader's term, whichever
+/// is later (R13).
 pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
     run.max(term_began)
 }
 
-/// Returns the open record that a worker may take: a majority of `nodes` whose memory covers its `at` shows the very same
-/// record, term and all (R3).
+/// Returns the open record that a worker may take, if there is one. A majority of `nodes`, whose memory covers the
+/// record's `at`, must show exactly the same record, including its term (R3).
 pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
     shown.iter().find_map(|(_, record)| {
         let record = record.as_ref()?;
@@ -185,11 +191,11 @@ pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Rec
     })
 }
 
-/// Weighs the nodes' answers, one for each node that has answered the *seal*, about the tick due at `tick`.
+/// Decides on the tick due at `tick` from the nodes' answers to the *seal*, one for each node that has answered.
 ///
-/// The record of the highest term decides, closed or not. A record counts on every node, also on one whose memory began later:
-/// a leader did write it. *No record* counts only from a node that would remember one. A single record on a single node counts
-/// as a start. Its writer may have had no majority, but the nodes that did not answer may have the record too.
+/// The record of the highest term decides, closed or not. A record counts on every node, even if the node's memory
+/// began later than the tick, because a leader did write it. *No record* counts only from a node that would remember
+/// one. One record on one node is enough to count as a start: the nodes that did not answer may have the record too.
 pub fn verdict(
     answers: &[NodeAnswer<'_>],
     quorum: usize,
@@ -287,7 +293,7 @@ mod tests {
         skipped.into_record(TICK, FencingToken::new(term))
     }
 
-    /// A deposed leader's *skipped* on a minority once hid a later leader's *started*.
+    /// Regression: the *skipped* of a deposed leader on a minority once hid the *started* of a later leader.
     #[test]
     fn the_record_of_the_highest_term_decides_closed_or_not() {
         let (old, new) = (skipped(3), started(5));

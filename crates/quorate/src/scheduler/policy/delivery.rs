@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The rule for a run of which the ledger does not say whether it ended.
+/// The rule for a run that was started and whose end is not in the ledger.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -8,8 +8,9 @@ use std::fmt;
 pub enum Delivery {
     /// The run is not repeated: a tick starts once, or not at all.
     AtMostOnce,
-    /// The run is repeated until it is recorded as done. A pause between a leader's last check of its lease and the start
-    /// of the work may start a tick after another leader's *done*. The sink must compare fencing tokens.
+    /// The run is repeated until it is recorded as done. If a leader is paused between its last check of its lease and
+    /// the start of the work, the work may start after another leader has recorded *done*. The sink must compare
+    /// fencing tokens.
     #[default]
     AtLeastOnce,
 }

@@ -1,8 +1,8 @@
 use crate::{env::WallTime, scheduler::schedule::Schedule};
 use std::time::Duration;
 
-/// The maximal number of ticks that a search for the last due run looks at. The jitter is no longer than the shortest gap,
-/// so there is rarely more than one.
+/// The largest number of ticks that a search for the last due run examines. The jitter is no longer than the shortest
+/// gap, so the search rarely examines more than one.
 const WALK_MAX: usize = 64;
 
 /// The delay between a tick and the start of its run.
@@ -74,7 +74,7 @@ mod tests {
         WallTime::from_micros(1_700_000_040_000_000 + number * 60_000_000)
     }
 
-    /// Replicas of different versions must agree, so these values must never change.
+    /// Regression: these values must never change, because replicas of different versions must compute the same delays.
     #[test]
     fn delays_do_not_change_between_versions() {
         assert_eq!(fnv_1a("a"), 0xaf63_dc4c_8601_ec8c, "from the table of test values of FNV-1a");
@@ -96,7 +96,7 @@ mod tests {
             assert!(delay < MINUTE);
             seconds[usize::try_from(delay.as_secs()).unwrap()] += 1;
         }
-        // 1,000 in each, give or take five standard deviations.
+        // Each second has 1,000 delays, within five standard deviations.
         let counts = seconds.iter().min().unwrap()..=seconds.iter().max().unwrap();
         assert!(*counts.start() > &840 && *counts.end() < &1_160, "{counts:?}");
         assert_eq!(Jitter::new("j", Duration::ZERO).of(tick(1)), Duration::ZERO);

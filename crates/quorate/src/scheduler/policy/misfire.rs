@@ -26,7 +26,7 @@ const MICRO: Duration = Duration::from_micros(1);
 pub enum Misfire {
     /// No misfired tick runs.
     Skip,
-    /// Only the latest misfired tick in the window runs, in place of all.
+    /// Only the latest misfired tick in the window runs, in place of all misfired ticks.
     RunOnce {
         /// The window.
         within: Duration,
@@ -39,12 +39,13 @@ pub enum Misfire {
 }
 
 impl Misfire {
-    /// Returns the rule that only the latest tick missed within this time runs, in place of all.
+    /// Returns the rule under which only the latest tick that was missed within this time runs, in place of all missed
+    /// ticks.
     pub const fn run_once(within: Duration) -> Self {
         Self::RunOnce { within }
     }
 
-    /// Returns the rule that each tick missed within this time runs.
+    /// Returns the rule under which each tick that was missed within this time runs.
     pub const fn run_all(within: Duration) -> Self {
         Self::RunAll { within }
     }
@@ -59,7 +60,7 @@ impl Misfire {
         Self::run_once(gap.saturating_mul(1000).min(Duration::from_secs(3600)))
     }
 
-    /// Returns the window: the time after a tick within which it may still run.
+    /// Returns the window: the time after a tick within which the tick may still run.
     pub const fn within(self) -> Duration {
         match self {
             Self::Skip => Duration::ZERO,
@@ -101,14 +102,16 @@ pub struct MisfiredTicks {
 }
 
 impl MisfiredTicks {
-    /// Returns the span without the ticks that have `recorded` runs in the ledger, oldest first.
+    /// Returns the spans, oldest first, that are left of this one without the ticks that have `recorded` runs in the
+    /// ledger.
     pub(in crate::scheduler) fn without(
         self,
         schedule: &Schedule,
         recorded: impl Iterator<Item = WallTime>,
     ) -> Vec<Self> {
         let (mut rest, mut after) = (Vec::new(), before(self.first));
-        // Between two recorded ticks there may be millions without a record. Usually there is none, which is quickly found.
+        // Between two recorded ticks there may be millions of ticks without a record. Usually there is none, and the
+        // search finds that quickly.
         let mut take = |after, until| rest.extend(span(schedule, after, until, self.why));
         for tick in recorded.filter(|tick| (self.first..=self.last).contains(tick)) {
             take(after, before(tick));
@@ -123,22 +126,22 @@ impl MisfiredTicks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MisfireReason {
-    /// The rule is to skip.
+    /// The rule is [`Misfire::Skip`].
     #[error("they were missed, and the misfire rule is `skip`")]
     Rule,
-    /// They are older than the window.
+    /// The ticks are older than the window.
     #[error("they were missed by more than the misfire window of {within:?}")]
     Window {
         /// The window.
         within: Duration,
     },
-    /// A later tick runs in place of all.
+    /// A later tick runs in place of all these ticks.
     #[error("they were missed, and the run of {by:?} replaces them (`run-once`)")]
     Replaced {
         /// The tick that runs.
         by: WallTime,
     },
-    /// There are more than one plan can hold.
+    /// The ticks are more than one plan can hold.
     #[error("more than {DUE_MAX} were missed; the latest run")]
     TooMany,
 }
@@ -172,7 +175,7 @@ pub(in crate::scheduler) fn due_with(
     late_after: Duration,
 ) -> DueTicks {
     if schedule.is_after_end() {
-        // One tick at a time, and none is ever too late: only the end of its run causes the next one.
+        // Such ticks come one at a time, and none is ever too late: only the end of a tick's run causes the next tick.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return DueTicks { run, skipped: Vec::new(), next: next.first().copied() };
@@ -224,7 +227,7 @@ fn before(at: WallTime) -> WallTime {
     at - MICRO
 }
 
-/// The ticks later than `after` and not later than `until`; `None` where they are more than `room`.
+/// Returns the ticks later than `after` and not later than `until`, or `None` if there are more than `room`.
 fn at_most(schedule: &Schedule, after: WallTime, until: WallTime, room: usize) -> Option<Vec<WallTime>> {
     let upto = |at: &WallTime| schedule.next_after(*at).filter(|tick| *tick <= until);
     let ticks: Vec<_> = std::iter::successors(upto(&after), upto).take(room + 1).collect();
@@ -253,7 +256,7 @@ mod tests {
         Cron::parse("* * * * *").unwrap().into()
     }
 
-    /// Ten minutes of a minutely job were missed; it is 30 s past the last tick.
+    /// Returns the decision on a minutely job that missed ten minutes of ticks, 30 s after the last of them.
     fn missed(rule: Misfire) -> DueTicks {
         due(&minutely(), rule, at(0), at(630), Duration::from_secs(10))
     }

@@ -1,4 +1,5 @@
-//! The rules of a job beside its schedule, for missed ticks, overlapping runs and failed attempts. Pure.
+//! The rules of a job beside its schedule, for missed ticks, overlapping runs and failed attempts. All functions are
+//! pure.
 
 mod delivery;
 mod jitter;

@@ -28,8 +28,8 @@ impl Retry {
         Self { attempts, first: Duration::from_secs(1), max: Duration::from_secs(60) }
     }
 
-    /// Sets the wait after the first failure. It doubles with each failure, up to `max`. The actual wait is random, uniform
-    /// between half of that value and all of it, so that runs that failed together are not repeated together.
+    /// Sets the wait after the first failure. The wait doubles with each failure, up to `max`. The actual wait is
+    /// random, between half of that value and all of it. So runs that failed together are not repeated together.
     pub const fn backoff(mut self, first: Duration, max: Duration) -> Self {
         self.first = first;
         self.max = max;
@@ -46,7 +46,8 @@ impl Retry {
         self.max
     }
 
-    /// Returns the wait after `failed` attempts, by a random number, or `None` if no attempt is left.
+    /// Returns the wait after `failed` attempts, as the number `random` selects it. Returns `None` if no attempt is
+    /// left.
     pub(in crate::scheduler) fn pause(self, failed: u32, random: u64) -> Option<Duration> {
         if failed >= self.attempts {
             return None;

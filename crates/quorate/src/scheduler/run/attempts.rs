@@ -14,10 +14,10 @@ pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) cause: RunCause,
     pub(in crate::scheduler) guard: RunGuard,
-    /// The output of the handler beside its result.
+    /// The output that the handler sets beside its result.
     pub(in crate::scheduler) output: RunOutput,
     pub(in crate::scheduler) cancel: Cancel,
-    /// The time in which a cancelled run has to end.
+    /// The time that a cancelled run has to end.
     pub(in crate::scheduler) grace: Duration,
 }
 
@@ -25,9 +25,9 @@ pub(in crate::scheduler) struct Execution {
 #[derive(Debug)]
 pub(in crate::scheduler) struct ExecutionResult {
     pub(in crate::scheduler) end: ExecutionEnd,
-    /// The last error, or the reason of the cancellation; may be empty.
+    /// The last error, or the reason of the cancellation. May be empty.
     pub(in crate::scheduler) reason: Arc<str>,
-    /// The error of the last failed attempt, if the run did not end as failed or timed out.
+    /// The error of the last failed attempt, if the run ended as neither failed nor timed out.
     pub(in crate::scheduler) error: Option<Arc<str>>,
     pub(in crate::scheduler) attempts: u32,
     pub(in crate::scheduler) took: Duration,
@@ -42,9 +42,10 @@ pub(in crate::scheduler) enum ExecutionEnd {
     Done,
     Failed,
     TimedOut,
-    /// It was cancelled on request, or for a later tick.
+    /// The run was cancelled on request, or for a later tick.
     Cancelled,
-    /// Its term or claim ended, or its handler marked it as interrupted: an at-least-once tick runs again.
+    /// The run's term or claim ended, or the handler marked the run as interrupted. The run of an at-least-once job is
+    /// executed again.
     Interrupted,
 }
 
@@ -61,7 +62,7 @@ impl ExecutionEnd {
     }
 }
 
-/// The reason of a run whose handler marked it and returned `Ok`.
+/// The reason of a run whose handler marked the run as interrupted and returned `Ok`.
 const MARKED: &str = "the handler marked this run as interrupted";
 
 /// The state of a run right after an attempt.
@@ -78,7 +79,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Decides how a run ends after an attempt that ended as `attempt`; `None` if another attempt may follow.
+    /// Decides how a run ends after an attempt that ended as `attempt`. Returns `None` if another attempt may follow.
     ///
     /// The handler's mark has precedence over its result: a run that was cut short has not done its work, whatever the
     /// handler returned.
@@ -86,7 +87,7 @@ impl Signals {
         match attempt {
             // The handler succeeded, even if the run was cancelled meanwhile.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
-            // A handler that is cancelled cannot distinguish a cancellation from a step-down.
+            // A handler that sees its token cancelled cannot distinguish a cancellation from a step-down.
             _ if self.over || self.marked && !self.for_good => Some(interrupted(delivery)),
             _ if self.cancelled || self.for_good => Some(ExecutionEnd::Cancelled),
             _ => None,
@@ -94,7 +95,8 @@ impl Signals {
     }
 }
 
-/// Returns how an interrupted run ends. Under at-most-once it has ended, for no worker starts it again.
+/// Returns how an interrupted run ends. Under at-most-once the run ends as cancelled, because no worker starts it
+/// again.
 fn interrupted(delivery: Delivery) -> ExecutionEnd {
     match delivery {
         Delivery::AtLeastOnce => ExecutionEnd::Interrupted,
@@ -136,7 +138,7 @@ impl Execution {
                 () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
-            // A clone of the context may have been marked during the pause.
+            // The handler may have marked a clone of the context as interrupted during the pause.
             if let Some(end) = self.signals().decide(attempt, self.job.delivery) {
                 break (end, error);
             }
@@ -191,7 +193,7 @@ impl Execution {
             () = dropped => (ExecutionEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
-                // The handler has the grace period to clean up, as at a step-down. Its result does not count any more.
+                // The handler has the grace period to clean up, as at a step-down. Its result no longer counts.
                 let _ = env.before(env.now() + self.grace, work).await;
                 (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }

@@ -9,12 +9,12 @@ pub(in crate::scheduler) struct Cancel {
     reasons: Arc<Reasons>,
 }
 
-/// The first reason of each kind.
+/// The first reason of a cancellation, and the first reason of an interruption.
 #[derive(Debug, Default)]
 struct Reasons {
-    /// The run ends as cancelled, also under at-least-once.
+    /// The reason of a cancellation: the run ends as cancelled, even under at-least-once.
     cancel: OnceLock<Arc<str>>,
-    /// Another worker may run the tick again.
+    /// The reason of an interruption: another worker may run the tick again.
     interrupt: OnceLock<Arc<str>>,
 }
 
@@ -49,12 +49,12 @@ impl Cancel {
     }
 }
 
-/// Returns the reason of a run that is cancelled on request.
+/// Returns the reason of a run that is cancelled on the request of `by`.
 pub(in crate::scheduler) fn on_request(by: &str) -> String {
     format!("on request of {by}")
 }
 
-/// Ends a run before a worker takes it. Clones share it.
+/// A signal that ends a run before a worker takes it. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::scheduler) struct Withdraw {
     token: CancellationToken,
@@ -68,7 +68,7 @@ impl Withdraw {
         self.token.cancel();
     }
 
-    /// Stops the watch of the run and leaves the run open, unless it is withdrawn.
+    /// Stops the watch of the run and leaves the run open, unless the run is already withdrawn.
     pub(in crate::scheduler) fn release(&self) {
         self.token.cancel();
     }

@@ -33,7 +33,7 @@ pub struct RunContext {
     pub(in crate::scheduler) output: RunOutput,
 }
 
-/// The output of the handler beside its result, over all attempts of one run. Clones share it.
+/// The output that the handler sets beside its result, over all attempts of one run. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RunOutput(Arc<Inner>);
 
@@ -145,7 +145,7 @@ impl RunContext {
     pub fn set_state(&self, text: &str) -> Result<(), StateError> {
         let (length, most) = match self.guard {
             RunGuard::Term(_) => (text.len(), STATE_MAX),
-            // The state is part of the slot's result, beside the other data of the run.
+            // For a run under a claim, the state is part of the slot's result, beside the other data of the run.
             RunGuard::Claim(..) => {
                 (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), SLOT_STATE_MAX)
             }
@@ -166,20 +166,21 @@ impl RunContext {
         }
     }
 
-    /// Marks this run as interrupted: it was cut short, though the term or the claim may go on. Use it if the work did not reach
-    /// its own end, for instance because a process that did the work was killed.
+    /// Marks this run as interrupted: the run was cut short, although the term or the claim may continue. Use it if the
+    /// work did not reach its own end, for instance because a process that did the work was killed.
     ///
-    /// The mark has precedence over the result, whether the handler returns `Ok` or an error, panics, or times out: the result
-    /// is not recorded, the attempt is not retried, and the [state](RunContext::set_state) is not stored. Under at-least-once,
-    /// the tick runs again: under this leader or the next, or on any worker if the job is placed so. Under at-most-once, it ends
-    /// as *cancelled*. A run that was cancelled on request or for a later tick ends as cancelled in any case.
+    /// The mark has precedence over the result, whether the handler returns `Ok` or an error, panics, or times out: the
+    /// result is not recorded, the attempt is not retried, and the [state](RunContext::set_state) is not stored. Under
+    /// at-least-once, the tick runs again: under this leader or the next, or on any worker if the job is placed on any
+    /// worker. Under at-most-once, the tick ends as *cancelled*. A run that was cancelled on request or for a later
+    /// tick ends as cancelled in any case.
     pub fn mark_interrupted(&self) {
         self.output.0.interrupted.store(true, Ordering::Release);
     }
 
-    /// Keeps the term or the claim from being released at the end of the run. The next leader is elected, or the next run of the
-    /// job starts, no sooner than one TTL later. Use it for work that may still go on and cannot be ended, such as a process of
-    /// another user. The call cannot be undone.
+    /// Keeps the term or the claim from being released at the end of the run. The next leader is elected, or the next
+    /// run of the job starts, no sooner than one TTL later. Use it for work that may continue after the run and cannot
+    /// be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
         match &self.guard {
             RunGuard::Term(term) => term.end_without_release(),
@@ -195,7 +196,7 @@ impl RunOutput {
         Self(Arc::new(Inner { interrupted, unreleased, keep_output, texts }))
     }
 
-    /// Returns whether the claim is to end by its TTL instead of a release.
+    /// Returns whether the claim must end by its TTL, without a release.
     pub(in crate::scheduler) fn is_unreleased(&self) -> bool {
         self.0.unreleased.load(Ordering::Acquire)
     }
@@ -225,9 +226,9 @@ pub enum StateError {
     TooLong {
         /// The job.
         job: Arc<str>,
-        /// The length of the state, in bytes; for a run on any worker, as JSON.
+        /// The length of the state, in bytes. For a run on any worker, it is the length of the state as JSON.
         length: usize,
-        /// The longest length that is stored.
+        /// The limit of the length, in bytes.
         most: usize,
     },
 }

@@ -1,4 +1,5 @@
-//! A run that the leader executes itself: it writes *started* at a majority, checks its term, executes, and writes the end.
+//! A run that the leader executes itself. The leader writes *started* at a majority, checks its term, executes the run,
+//! and writes its end.
 
 use crate::scheduler::{
     plan::pending_run::PendingRun,
@@ -37,14 +38,15 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// The time at which the handler of a run began, by both clocks, and the *started* record; empty before that.
+/// The time at which the handler of a run began, by both clocks, and the *started* record. Empty until the handler
+/// begins.
 pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
 
 impl Run {
-    /// Executes the run. Dropping the future drops the handler, and leaves the record *started*.
+    /// Executes the run. If the future is dropped, the handler is dropped too, and the record stays *started*.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
         if self.stopped() {
-            // No record is written yet: the next leader starts a catch-up run.
+            // No record of the run is written yet. The next leader starts the run as a catch-up run.
             return RunEnd::Abandoned;
         }
         let started = match self.write_started().await {
@@ -57,8 +59,9 @@ impl Run {
         if checks && !self.term.is_valid() {
             return RunEnd::Abandoned;
         }
-        // A step-down began during the write. Under at-most-once no other worker starts the run any more, so it runs for the
-        // rest of the grace period, with a cancelled token. Under at-least-once the next leader runs it.
+        // A step-down began during the write of *started*. Under at-most-once no other worker starts the run any more,
+        // so it runs for the rest of the grace period, with a cancelled token. Under at-least-once the next leader
+        // executes the run.
         if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
             return RunEnd::Abandoned;
         }
@@ -78,7 +81,7 @@ impl Run {
         self.record_end(started, began, result).await
     }
 
-    /// Records the end. The end of an interrupted run is not recorded: the run is executed again.
+    /// Records the end of the run. The end of an interrupted run is not recorded: the run is executed again.
     async fn record_end(self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
         let ExecutionResult { end, took, .. } = worked;
         if let Some(text) = worked.state.take()
@@ -100,13 +103,13 @@ impl Run {
         RunEnd::Ended(end, RunSummary::on_leader(began, worked))
     }
 
-    /// Writes *started* until a majority has it.
+    /// Writes *started* until a majority stores it.
     async fn write_started(&self) -> Result<Record, NotWritten> {
         let run = self.start.run();
         let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
-            // No majority can remember the record. Under at-least-once the run is executed all the same.
+            // No majority can remember the record. An at-least-once run is executed nevertheless.
             Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
             Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
                 if self.job.delivery == Delivery::AtLeastOnce =>
@@ -117,7 +120,7 @@ impl Run {
         }
     }
 
-    /// Writes the end while the term lasts. If the write fails, an at-least-once tick runs again.
+    /// Writes the end of the run while the term lasts. If the write fails, an at-least-once tick runs again.
     async fn write_closed(&self, started: Record, closed: RunRecord) {
         let run = self.start.run();
         let closed = closed.remembered(self.writer.memory(&run), self.term.token());
@@ -129,8 +132,8 @@ impl Run {
         }
     }
 
-    /// Returns whether the run should end. It also checks the clock: after a pause of the process, the token may be cancelled
-    /// late.
+    /// Returns whether the run should end. Also checks the clock, because after a pause of the process the token may be
+    /// cancelled late.
     fn stopped(&self) -> bool {
         self.term.step_down_token().is_cancelled() || !self.term.is_valid()
     }
@@ -142,9 +145,9 @@ pub(in crate::scheduler) struct RunSummary {
     /// The time at which the first attempt began, if there was one.
     pub(in crate::scheduler) began: Option<WallTime>,
     pub(in crate::scheduler) worked: ExecutionResult,
-    /// The worker that executed the run, if the leader did not.
+    /// The worker that executed the run; `None` if the leader executed it.
     pub(in crate::scheduler) worker: Option<Arc<str>>,
-    /// The term of the history entry, if it is not the leader's.
+    /// The term of the history entry, if it differs from the leader's term.
     pub(in crate::scheduler) term: Option<FencingToken>,
 }
 
@@ -159,7 +162,7 @@ impl RunSummary {
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended, and its record is closed.
     Ended(RunOutcome, RunSummary),
-    /// The run was interrupted. An at-least-once tick runs again, over this record.
+    /// The run was interrupted. An at-least-once tick runs again, and its new record overwrites this one.
     Interrupted(RunSummary, Box<PendingRun>),
     /// The record of the start could not be written.
     NotStarted(LedgerError),

@@ -31,7 +31,8 @@ use std::{sync::Arc, time::Duration};
 const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// The time within which a worker may take a run that the misfire rule does not limit: a requested run, or a catch-up run.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
-/// The time from `take_by` to the horizon of a slot: the number of gaps between ticks, and the shortest and the longest time.
+/// The time from `take_by` to the horizon of a slot: a number of gaps between ticks, and the lower and the upper limit
+/// of the time.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
 /// A run that the leader opens, or continues if an earlier leader has opened it.
@@ -45,7 +46,7 @@ pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) withdraw: Withdraw,
-    /// The leader has the job, and opens another generation after a lost one.
+    /// True if the leader has the job. Then it opens another generation after a lost one.
     pub(in crate::scheduler) reopens: bool,
 }
 
@@ -54,11 +55,13 @@ pub(in crate::scheduler) struct Opened {
 enum SlotEnd {
     /// The worker recorded this end.
     Done(SlotResult),
-    /// The leader ended it before a worker started it, or found that an earlier leader had done so.
+    /// The leader ended the generation before a worker started it, or an earlier leader had done so. The outcome, and
+    /// the reason.
     Void(RunOutcome, Arc<str>),
-    /// A worker took it, or may have done so, and no worker holds the claim: the worker if known, and the reason.
+    /// A worker took the generation, or may have done so, and no worker holds the claim. The worker, if it is known,
+    /// and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
-    /// The term is over; the next leader continues the run.
+    /// The term is over. The next leader continues the run.
     Left,
 }
 
@@ -71,7 +74,8 @@ enum Next {
     Reopen,
 }
 
-/// Decides what follows a lost or interrupted generation. Only an at-least-once run has another one, unless it is cancelled.
+/// Decides on the step after a lost or interrupted generation. Only a run of an at-least-once job that is not cancelled
+/// gets another generation.
 fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
     match delivery {
         _ if cancelled => Next::Close(RunOutcome::Cancelled),
@@ -81,7 +85,7 @@ fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
 }
 
 impl Opened {
-    /// Opens the run and watches it until it is closed, or the term is over.
+    /// Opens the run and watches its slot until the run is closed, or the term is over.
     pub(in crate::scheduler) async fn run(mut self) -> RunEnd {
         let run = self.start.run();
         let adopted = self.start.seen.as_ref().and_then(|seen| match RunRecord::parse(&seen.value) {
@@ -145,7 +149,7 @@ impl Opened {
         }
     }
 
-    /// Returns a new generation, which follows `before` if there is one.
+    /// Returns a new generation of the run. `before` is the generation that it follows, if there is one.
     fn generation(&self, run: &RunId, generation: u32, before: Option<&OpenRun>) -> OpenRun {
         let now = self.now();
         let scheduled = self.start.cause == RunCause::Scheduled && generation == 1;
@@ -172,7 +176,8 @@ impl Opened {
         }
     }
 
-    /// Watches the slot until the generation has ended. Returns its end, and the record that was written last.
+    /// Watches the slot until the generation has ended. Returns the generation's end, and the record of the run that
+    /// was written last.
     async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
         let slot = SlotId {
             run: Arc::clone(&run.key),
@@ -233,7 +238,7 @@ impl Opened {
             }
             if taken {
                 if self.cancel.is_for_good() && open.cancel.is_none() {
-                    // The worker polls the record, and then cancels the run.
+                    // The worker reads this record about once a second, and then cancels the run.
                     open.cancel = Some(self.cancel.why());
                     let cancelled = self.writer.record(run, RunRecord::Open(open.clone()));
                     if self.writer.write(run, Some(record.clone()), &cancelled, true).await.is_ok() {
@@ -253,7 +258,7 @@ impl Opened {
         }
     }
 
-    /// Returns the outcome and the reason, if the run is to end before a worker takes it.
+    /// Returns the outcome and the reason, if the run must end now unless a worker has taken it.
     fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
         if self.cancel.is_for_good() {
             return Some((RunOutcome::Cancelled, self.cancel.why()));
@@ -264,7 +269,8 @@ impl Opened {
         })
     }
 
-    /// Takes the slot to end the generation: for the reason `void` if no worker started it, or as lost if a node has a count.
+    /// Takes the slot to end the generation. If no worker started the generation, it ends for the reason `void`. If a
+    /// node has a count, it ends as lost.
     async fn end_slot(
         &self,
         slot: &SlotId,
@@ -276,7 +282,8 @@ impl Opened {
             Claimed::Held(_) | Claimed::Unavailable => return None,
             Claimed::Counted(claim) => claim,
             Claimed::Free(claim) => {
-                // No worker starts a run without a count. So no generation is lost here; it ends only if there is a reason.
+                // No worker starts a run without a count, so the generation is not lost. It ends only if `void` gives a
+                // reason.
                 let (end, why) = void?;
                 if claim.take().await {
                     if let Err(error) = claim.complete(VOID).await {
@@ -303,7 +310,8 @@ impl Opened {
         }
     }
 
-    /// Returns the outcome and the reason of a slot that was found void. The reason of an earlier leader is not stored.
+    /// Returns the outcome and the reason of a slot that was found void. The reason of an earlier leader that voided
+    /// the slot is not stored.
     fn void_reason(&self) -> (RunOutcome, Arc<str>) {
         if self.cancel.is_for_good() {
             return (RunOutcome::Cancelled, self.cancel.why());
@@ -333,7 +341,7 @@ impl Opened {
         let closed = closed.remembered(self.writer.memory(run), open.term);
         let record = self.writer.record(run, closed);
         if let Err(error) = self.writer.write(run, Some(seen), &record, false).await {
-            // The next leader finds the end of the slot.
+            // The run stays unclosed. The next leader finds its end in the slot.
             tracing::warn!(job = &*self.job.name, "not closed: {error}");
             return RunEnd::Left;
         }
@@ -346,7 +354,7 @@ impl Opened {
         )
     }
 
-    /// Returns the result of a generation without a handler that is known to have run.
+    /// Returns the result of a generation whose handler is not known to have run.
     fn without_handler(&self, why: &str) -> SlotResult {
         SlotResult {
             worker: Arc::clone(self.writer.worker()),
@@ -365,8 +373,8 @@ impl Opened {
         self.writer.term().quorum().wall()
     }
 
-    /// Waits until the job has ended, so that no leader opens another generation. Returns false if the term is over before, or
-    /// the leader gets the job.
+    /// Waits until the job has ended, so that no leader opens another generation. Returns false if the term ends before
+    /// that, or the leader gets the job.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,

@@ -35,17 +35,19 @@ use futures_util::{
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The shortest and the longest pause between two reads of the list.
+/// The shortest and the longest pause between two reads of the list of open runs.
 const LIST_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// The longest sleep while a run is not due yet: the wall clock may step.
+/// The longest sleep while a run is not due yet. A longer sleep could miss the time of the run, because the wall clock
+/// may step.
 const WALL_CLOCK_CHECK: Duration = Duration::from_millis(500);
 /// The pause between two reads of the records of active runs.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
-/// The longest random wait before a worker tries a run: for a worker without runs, and the addition for each active run.
+/// The upper limit of the random wait before a worker tries to take a run: for a worker without active runs, and the
+/// addition for each active run.
 const SHARE_WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
-/// The largest number of active runs that lengthen the wait.
+/// The largest number of active runs that lengthen this wait.
 const SHARE_WAIT_RUNS: u32 = 10;
-/// The pause after an attempt that too few nodes answered.
+/// The pause after an attempt to take a run that too few nodes answered.
 const TAKE_RETRY: Duration = Duration::from_millis(200);
 
 /// The parameters with which a worker takes runs.
@@ -56,13 +58,14 @@ pub(in crate::scheduler) struct Taking {
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) group: Arc<str>,
     pub(in crate::scheduler) max_running: usize,
-    /// The longest time for which a crashed worker keeps a run.
+    /// The TTL of a slot's claim: the longest time for which a crashed worker blocks a run.
     pub(in crate::scheduler) ttl: Duration,
-    /// The time in which a cancelled run has to end.
+    /// The time that the handler of a cancelled run has to return.
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// Takes and executes runs until `stop` is cancelled or the scheduler is drained, and its runs have ended.
+/// Takes and executes runs until `stop` is cancelled or the scheduler is drained. Returns once the runs that the worker
+/// executes have ended.
 pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToken) {
     let env = with.quorum.env().clone();
     let mut worker = Worker {
@@ -121,7 +124,7 @@ struct Active {
 /// The result of one attempt to take a run.
 #[derive(Debug)]
 enum Tried {
-    /// This worker executed the run, or does not take this generation.
+    /// This worker executed the run, or does not take this generation of the run.
     Over,
     /// The next attempt may follow after this time.
     Again(Duration),
@@ -154,7 +157,7 @@ impl Worker {
         self.last_runs(stop).await;
     }
 
-    /// Waits for the active runs, and takes no more. Active runs may still be cancelled.
+    /// Takes no more runs, and waits for the active runs. They may still be cancelled.
     async fn last_runs(&mut self, stop: &CancellationToken) {
         loop {
             if stop.is_cancelled() {
@@ -178,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// Starts to read the list of open runs, if it is time.
+    /// Starts to read the list of open runs, if a read is due.
     fn read_list(&mut self) {
         if self.listing.is_some() || self.env.now() < self.list_at || self.with.registry.jobs().is_empty() {
             return;
@@ -216,7 +219,7 @@ impl Worker {
         self.list_at = self.env.now() + self.list_pause;
     }
 
-    /// Starts to read the records of active runs, if it is time, to find those that are to be cancelled.
+    /// Starts to read the records of active runs, if a read is due, to find the runs that a request cancels.
     fn poll(&mut self) {
         if self.polling.is_some() || self.env.now() < self.poll_at || self.active.is_empty() {
             return;
@@ -277,7 +280,7 @@ impl Worker {
             cancel,
         };
         let trying = self.env.spawn_scoped(attempt.run());
-        // If the task panics, the leader finds the end of the run by its slot.
+        // If the task panics, the leader finds the end of the run in its slot.
         self.runs.push(trying.map(move |tried| (key, tried.unwrap_or(Tried::Over))).boxed());
     }
 
@@ -323,7 +326,7 @@ fn tick_of(key: &str) -> Option<WallTime> {
     micros.parse().ok().map(WallTime::from_micros)
 }
 
-/// Returns the reason to cancel a run, if the record that decides on the run has one.
+/// Returns the reason why the run must be cancelled, if the record that decides on the run contains one.
 fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
     let decides =
         answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
@@ -365,14 +368,14 @@ impl Attempt {
         };
         match self.slots.claim(&slot).await {
             Claimed::Free(claim) => self.execute(claim, open).await,
-            // Another attempt may have started the run: the leader decides.
+            // Another attempt may have started the run. The leader decides what follows.
             Claimed::Counted(_) | Claimed::Ended(_) => Tried::Over,
             Claimed::Held(after) => Tried::Again(after.unwrap_or(TAKE_RETRY).min(self.with.ttl)),
             Claimed::Unavailable => Tried::Again(TAKE_RETRY),
         }
     }
 
-    /// Reads the generation that is open at a majority; `None` if no record has a majority yet.
+    /// Reads the generation that a majority of nodes stores as open. Returns `None` if no record has a majority yet.
     async fn read(&self) -> Result<Option<OpenRun>, Tried> {
         let keys = [Arc::clone(&self.key)];
         match self.with.ledger.read_keys(&keys).await {
@@ -387,9 +390,10 @@ impl Attempt {
         }
     }
 
-    /// Counts the attempt, checks the claim, and executes the run.
+    /// Writes the count of this attempt to the slot, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
-        // The count is never taken back. If a later step fails, the leader closes the run or opens it again.
+        // A count is never removed from a slot. If a later step fails, the leader closes the run or opens its next
+        // generation.
         if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
             return Tried::Over;
         }
@@ -418,7 +422,7 @@ impl Attempt {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
             return Tried::Over;
         };
-        // At a shutdown, another worker may run the tick again.
+        // A run that a shutdown of this worker cancelled may be executed again by another worker.
         let again = result.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
@@ -434,8 +438,8 @@ impl Attempt {
             output: result.output,
         };
         if output.is_unreleased() {
-            // Processes that the handler started may go on. So the next run starts no sooner than it would after a claim that
-            // is not extended any more.
+            // Processes that the handler started may still be running. So this worker waits for one TTL
+            // before it completes the slot: the next run starts no sooner than it would after an expired claim.
             env.sleep(self.with.ttl).await;
         }
         if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
@@ -445,8 +449,8 @@ impl Attempt {
     }
 }
 
-/// A slot that this worker has taken. If it is dropped while the handler runs, the claim is released, or left to its TTL if the
-/// handler has requested that.
+/// A slot that this worker has taken. If this value is dropped while the handler runs, the claim is released. If the
+/// handler has requested it, the claim is left to expire instead.
 struct TakenSlot {
     claim: SlotClaim,
     output: RunOutput,

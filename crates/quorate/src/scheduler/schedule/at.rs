@@ -2,7 +2,7 @@ use crate::env::WallTime;
 use crate::scheduler::schedule::zone::Zone;
 use std::fmt;
 
-/// One tick, at one moment.
+/// A schedule with one tick, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At(pub(super) WallTime);
 

@@ -59,7 +59,7 @@ impl Cron {
         Ok(cron)
     }
 
-    /// Parses a line that was valid when it was stored, even if it never fires.
+    /// Parses a line that was valid when it was stored, even if it no longer has any ticks.
     pub(super) fn read(text: &str) -> Result<Self, InvalidSchedule> {
         let times = crontab::read(text)?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,5 @@
-//! Parsed schedules of the `cron` crate (0.17). The only module that names the crate, which brings in `chrono`.
+//! Conversions from the parsed schedules of the `cron` crate (0.17). This is the only module that names the crate,
+//! which depends on `chrono`.
 
 use crate::scheduler::schedule::{
     cron::Cron,
@@ -26,7 +27,7 @@ impl From<::cron::Schedule> for Cron {
     }
 }
 
-/// In UTC, as for the conversion to a [`Cron`].
+/// Converts in UTC, as the conversion to a [`Cron`] does.
 impl From<::cron::Schedule> for Schedule {
     fn from(schedule: ::cron::Schedule) -> Self {
         Cron::from(schedule).into()
@@ -55,7 +56,8 @@ fn is_fixed(text: &str) -> bool {
     text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
 }
 
-/// Returns the source of a line with spaces only between the fields. The crate also accepts spaces within a list.
+/// Returns the source of a line with spaces only between the fields, because the crate also accepts spaces within a
+/// list.
 fn normalized(text: &str) -> String {
     let mut result = String::new();
     for word in text.split_whitespace() {
@@ -68,7 +70,7 @@ fn normalized(text: &str) -> String {
     result
 }
 
-/// Writes a line from its values.
+/// Writes the text of a line from its values.
 fn rewritten(line: &::cron::Schedule) -> String {
     fn text(field: &impl TimeUnitSpec) -> String {
         if field.is_all() { "*".to_owned() } else { list(field.iter()) }

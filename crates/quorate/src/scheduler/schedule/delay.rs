@@ -2,7 +2,7 @@ use crate::env::WallTime;
 use crate::scheduler::schedule::{error::InvalidSchedule, every::whole_micros};
 use std::{fmt, time::Duration};
 
-/// A tick a fixed time after the end of the last run.
+/// A schedule with a tick a fixed time after the end of the last run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delay {
     micros: u64,

@@ -35,15 +35,15 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Dst {
-    /// The rule of cronie: fixed-time jobs run once, right after a gap and in the first pass; interval jobs follow real
-    /// time.
+    /// The rule of cronie. Fixed-time jobs run once: right after a gap, and in the first pass of a repetition. Interval
+    /// jobs follow real time.
     #[default]
     Vixie,
     /// Skipped times do not run.
     Skip,
-    /// Repeated times count in the first pass only, for interval jobs as well.
+    /// Repeated times count in the first pass only, even for interval jobs.
     First,
-    /// Repeated times count in both passes, for fixed-time jobs as well.
+    /// Repeated times count in both passes, even for fixed-time jobs.
     Both,
 }
 
@@ -66,7 +66,7 @@ impl Dst {
         fixed && !matches!(self, Self::Skip)
     }
 
-    /// Returns whether repeated times are no ticks in the second pass.
+    /// Returns whether a repeated time is not a tick in its second pass.
     pub(super) const fn ignores_second_pass(self, fixed: bool) -> bool {
         match self {
             Self::Vixie | Self::Skip => fixed,

@@ -28,10 +28,10 @@ pub enum InvalidSchedule {
         text: String,
         /// The number of fields of the line.
         fields: usize,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         hint: &'static str,
     },
-    /// One field of a cron line holds a value that it cannot hold.
+    /// One field of a cron line has a value that this field does not allow.
     #[error("in `{text}`: {field} `{value}` {reason}")]
     Field {
         /// The line.
@@ -48,7 +48,7 @@ pub enum InvalidSchedule {
     Word {
         /// The word.
         text: String,
-        /// A suggestion, or nothing.
+        /// A suggestion, or an empty text.
         hint: &'static str,
     },
     /// No date between 1970 and 9999 matches the cron line.
@@ -74,7 +74,7 @@ pub enum InvalidSchedule {
     /// A period or a delay that is too short or too long, or has a fraction of a microsecond.
     #[error("the {name} {time:?} cannot be kept; use at least 1ms, in whole microseconds")]
     Interval {
-        /// `period` or `delay`.
+        /// The name of the setting: `period` or `delay`.
         name: &'static str,
         /// The value.
         time: Duration,
@@ -82,7 +82,8 @@ pub enum InvalidSchedule {
     /// A schedule in the ledger is of a kind that this version does not know.
     #[error("the schedule is of a kind that this version does not know; update this program")]
     UnknownKind,
-    /// The ledger does not hold the schedule: it is a [`Timetable`](super::Timetable), or an old version registered it.
+    /// The ledger does not contain the schedule: the schedule is a [`Timetable`](super::Timetable), or an old version
+    /// registered the job.
     #[error(
         "the ledger does not hold the schedule; it is a timetable in the code of the worker, or an older version \
          registered the job"

@@ -87,8 +87,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs, this is `since`
-    /// itself, because no run has ended yet.
+    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs, the first
+    /// tick is `since` itself, because no run has ended yet.
     pub fn first(&self, since: WallTime) -> Option<WallTime> {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
@@ -108,11 +108,11 @@ impl Schedule {
         }
     }
 
-    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs, it is one tick at
-    /// most.
+    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs, returns at most
+    /// one tick.
     pub fn upcoming(&self, from: WallTime, count: usize) -> impl Iterator<Item = WallTime> + '_ {
         let count = if self.is_after_end() { count.min(1) } else { count };
-        // `successors` would compute one tick more than is asked for. The search after the last tick of a line may be slow.
+        // `successors` would compute one tick more than `count`. The search after the last tick of a line may be slow.
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.next_after(at)?;
@@ -180,8 +180,9 @@ impl Schedule {
         }
     }
 
-    /// Returns a moment not before `after` from which on at most `most` ticks are due up to `until`. It is as early as the
-    /// distance between ticks guarantees; for a timetable, it leaves out at most half of the `most` ticks.
+    /// Returns a moment not before `after`, such that at most `most` ticks are due between that moment and `until`. The
+    /// moment is the earliest one that the distance between ticks guarantees. For a timetable, up to half of the `most`
+    /// ticks may be left out.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
         let gap = match &self.0 {
@@ -236,7 +237,7 @@ mod tests {
     const START: WallTime = WallTime::from_micros(1_741_330_000_000_000);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A tick every seven seconds since the epoch.
+    /// A timetable with a tick every seven seconds since the epoch.
     #[derive(Debug)]
     struct Sevens;
 
@@ -287,7 +288,8 @@ mod tests {
         assert_eq!(sevens.busiest_gap(), 7 * SECOND);
         assert_eq!(sevens, Schedule::custom(Sevens));
         assert_ne!(sevens, same);
-        // A week was missed, and the distance between ticks is not known: the latest run, and more than half of the limit.
+        // The job missed a week of ticks, and the distance between ticks is not known. The latest tick runs, and more
+        // than half of the limit.
         let week = Duration::from_secs(7 * 24 * 3600);
         let plan = due(&sevens, Misfire::run_all(week), START, START + week, SECOND);
         assert!((DUE_MAX / 2..=DUE_MAX).contains(&plan.run.len()), "{}", plan.run.len());

@@ -1,4 +1,4 @@
-//! A cron line as sets of values, and the local times that match it. Pure.
+//! A cron line as sets of values, and the local times that match the line. All functions are pure.
 
 use jiff::{
     Timestamp,
@@ -7,7 +7,7 @@ use jiff::{
 };
 use std::collections::BTreeSet;
 
-/// The first and the last year that a line can name. The last is that of the calendar.
+/// The first and the last year that a line can name. The last year is also the last one of the calendar.
 pub(super) const YEARS: std::ops::RangeInclusive<u32> = 1970..=9999;
 /// The calendar, with its weekdays, repeats after this many years.
 const CYCLE: i16 = 400;
@@ -21,9 +21,9 @@ pub(super) struct Line {
     hours: Values,
     days: Values,
     months: Values,
-    /// Sunday is 1.
+    /// The days of the week; Sunday is 1.
     weekdays: Values,
-    /// The length of the month, if the line is limited to months of one length.
+    /// The number of days that the month must have, if the line is limited to months of one length.
     length: Option<i8>,
     years: Years,
 }
@@ -31,19 +31,19 @@ pub(super) struct Line {
 /// The values of each field of a line, as numbers.
 #[derive(Debug)]
 pub(super) struct Fields {
-    /// Seconds, minutes, hours.
+    /// The values of the seconds, the minutes and the hours.
     pub(super) clock: [BTreeSet<u32>; 3],
     pub(super) days: BTreeSet<u32>,
     pub(super) months: BTreeSet<u32>,
-    /// Sunday is 1.
+    /// The days of the week; Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// The length of the month, if only months of one length match.
+    /// The number of days that the month must have, if only months of one length match.
     pub(super) length: Option<u32>,
     pub(super) years: BTreeSet<u32>,
 }
 
 impl Line {
-    /// Creates a line of these values. Numbers that a field cannot hold match nothing.
+    /// Creates a line with these values. A number that a field cannot have matches no time.
     pub(super) fn new(fields: &Fields) -> Self {
         let [seconds, minutes, hours] = &fields.clock;
         Self {
@@ -58,7 +58,8 @@ impl Line {
         }
     }
 
-    /// Returns the first local time later than `local`, in seconds as if UTC, or `None` if there is none up to the year 9999.
+    /// Returns the first local time later than `local`, or `None` if there is none up to the year 9999. Local times are
+    /// in seconds since the epoch, as if they were UTC.
     pub(super) fn next(&self, local: i64) -> Option<i64> {
         let from = TimeZone::UTC.to_datetime(Timestamp::from_second(local.checked_add(1)?).ok()?);
         let found = self.on(from).or_else(|| {

@@ -4,7 +4,8 @@
 
 use crate::scheduler::schedule::{dst::Dst, line::Line, zone::Zone};
 
-/// A change of the offset by this many seconds or more is a correction of the calendar. The rules do not apply to it.
+/// The size from which on a change of the offset, in seconds, is a correction of the calendar. The rules for gaps and
+/// repetitions do not apply to such a change.
 const CORRECTION: i64 = 3 * 3600;
 /// The maximal number of skipped times of a fixed-time job that run after one gap.
 const CATCH_UP_MAX: usize = 60;
@@ -32,8 +33,8 @@ impl LocalTimes {
 
 /// Returns the first tick later than the instant `after`.
 ///
-/// It walks from one change of the offset to the next. Between two changes, the offset is constant, so the first local
-/// time is the first tick.
+/// The search goes from one change of the offset to the next. Between two changes the offset is constant, so the first
+/// local time there is the first tick.
 pub(super) fn next_after(times: &LocalTimes, zone: &Zone, rule: Dst, after: i64) -> Option<i64> {
     let (runs_skipped, ignores_second_pass) =
         (rule.runs_skipped(times.fixed), rule.ignores_second_pass(times.fixed));
@@ -76,14 +77,13 @@ fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
     ((change.after - change.before).abs() < CORRECTION).then_some(change)
 }
 
-/// Returns the end of the repetition if local time at `at` is a repeated time.
+/// Returns the time at which the repetition ends, if the local time at the instant `at` is shown for the second time.
 fn second_pass(zone: &Zone, at: i64) -> Option<i64> {
     let change = recent_change(zone, at)?;
     Some(change.at + change.before - change.after).filter(|over| at < *over)
 }
 
-/// Returns the first instant, not before `from`, at which a skipped time of a fixed-time job runs after a gap that has just
-/// passed.
+/// Returns the first instant, not before `from`, at which a fixed-time job runs for a time that a recent gap skipped.
 fn catch_up_from(times: &LocalTimes, zone: &Zone, from: i64) -> Option<i64> {
     let gap = recent_change(zone, from).filter(|change| change.after > change.before)?;
     let end = gap.at + gap.after - gap.before;

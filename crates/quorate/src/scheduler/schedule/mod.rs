@@ -1,4 +1,4 @@
-//! Schedules: the points on the wall clock at which a job is due. Pure.
+//! Schedules: the points on the wall clock at which a job is due. All functions are pure.
 
 mod at;
 mod cron;

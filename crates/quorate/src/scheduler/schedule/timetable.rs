@@ -10,21 +10,22 @@ use std::{
 /// A user-defined schedule, for [`Schedule::custom`](super::Schedule::custom).
 ///
 /// It must be pure: for the same argument, it returns the same tick on every worker, at any time. Otherwise workers
-/// disagree about the ticks, and a tick may run twice or not at all. Called again with its own result it walks through
-/// all ticks. It is called often (some hundred times when a new leader takes over), so it should not look anything up.
+/// disagree about the ticks, and a tick may run twice or not at all. If each result is passed to the next call, the
+/// calls return all ticks in order. A timetable is called often (some hundred times when a new leader takes over), so
+/// it should not read files or use the network.
 pub trait Timetable: fmt::Debug + Send + Sync {
-    /// Returns the first tick strictly later than `after`, or `None` after the last one.
+    /// Returns the first tick strictly later than `after`, or `None` after the last tick.
     ///
-    /// A result that is not later, or a panic, is an error. It is logged once and reported by
-    /// [`Schedule::error`](super::Schedule::error); from then on the job has no ticks on this worker.
+    /// A result that is not later than `after`, or a panic, is an error. The error is logged once, and
+    /// [`Schedule::error`](super::Schedule::error) returns it. From then on the job has no ticks on this worker.
     fn next_after(&self, after: WallTime) -> Option<WallTime>;
 
-    /// Returns a description for people, in one line. Timetables with the same description are equal; with another one,
-    /// the schedule of the job has changed.
+    /// Returns a description for people, in one line. Timetables with the same description are equal. If the
+    /// description changes, the schedule of the job counts as changed.
     fn describe(&self) -> String;
 }
 
-/// A [`Timetable`] whose results are checked, and whose panics are caught.
+/// A [`Timetable`] with checks: it checks each result, and catches panics.
 #[derive(Clone)]
 pub(super) struct GuardedTimetable {
     table: Arc<dyn Timetable>,
@@ -73,7 +74,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     shown(crate::panic::message(panic))
 }
 
-/// The same timetable, or one with the same description.
+/// Two timetables are equal if they are the same object, or have the same description.
 impl PartialEq for GuardedTimetable {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.error, &other.error) || self.text == other.text

@@ -5,7 +5,7 @@ use jiff::{
 };
 use std::fmt;
 
-/// A name that differs in more letters than this is not suggested.
+/// The largest number of different letters for which a name is suggested.
 const NEAR: usize = 3;
 
 /// An upper limit of the length of the names in the tables, in bytes.
@@ -60,14 +60,14 @@ impl Zone {
         i64::from(self.0.to_offset(timestamp(utc)).seconds())
     }
 
-    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch. Not every one
-    /// changes the offset.
+    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch. Some of
+    /// these changes leave the offset unchanged.
     pub(super) fn changes_after(&self, utc: i64) -> impl Iterator<Item = i64> + '_ {
         self.0.following(timestamp(utc)).map(|change| change.timestamp().as_second())
     }
 }
 
-/// Returns the second `utc` after the epoch, or the nearest one that the calendar has.
+/// Returns the instant at the second `utc` after the epoch, or the nearest instant that the calendar has.
 fn timestamp(utc: i64) -> Timestamp {
     Timestamp::from_second(utc).unwrap_or(if utc < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
@@ -87,7 +87,8 @@ impl fmt::Display for Zone {
 /// Returns the name of the zone that is most similar to `name`, by its whole name or its city.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.trim().to_lowercase();
-    // A distance costs time and memory by the product of the lengths, and no name is similar to one twice as long.
+    // The computation of a distance costs time and memory in proportion to the product of the lengths. No name in the
+    // tables is similar to one that is twice as long.
     if wanted.len() > LONGEST * 2 {
         return None;
     }
@@ -99,7 +100,7 @@ fn nearest(name: &str) -> Option<String> {
     let database = TimeZoneDatabase::bundled();
     let names = database.available().map(|zone| zone.as_str().to_owned());
     let (zone, apart) = names.map(|zone| (distance(&zone), zone)).min().map(|(apart, zone)| (zone, apart))?;
-    // A name with half of the letters wrong would be a guess.
+    // A name in which half of the letters differ would be a guess.
     (apart <= NEAR && apart * 2 < wanted.len()).then_some(zone)
 }
 

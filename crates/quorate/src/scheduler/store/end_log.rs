@@ -3,20 +3,21 @@
 use crate::scheduler::{HistoryEntry, Job, Overlap, RunCause, RunOutcome};
 use tracing::Level;
 
-/// The ends of one job that were logged in this term. A skipped tick that repeats is logged once.
+/// The ends of one job that were logged in this term. If one tick after the other is skipped, only the first is logged.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct LoggedEnds {
-    /// The last end that can repeat.
+    /// The last logged end of a kind that is not logged again when it repeats.
     last: Option<RunOutcome>,
-    /// The number of runs that have ended since.
+    /// The number of runs that have ended since the last such end.
     runs_since: u32,
 }
 
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// Every end of a run is logged. An end that the job's overlap rule brings about is logged once, also if the job's runs
-    /// and skipped ticks alternate; it is logged again after two runs without one. A misfire is logged again after any run.
+    /// Every end of a run is logged. An end that the job's overlap rule causes is logged once, even if runs and skipped
+    /// ticks of the job alternate. It is logged again after two runs without such an end in between. A misfire is
+    /// logged again after any run.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,

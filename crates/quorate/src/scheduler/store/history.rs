@@ -58,7 +58,8 @@ pub enum RunOutcome {
     Failed,
     /// The last attempt took longer than the job's timeout.
     TimedOut,
-    /// The run was cancelled: at a step-down, by a later tick, or on request. The reason says which.
+    /// The run was cancelled: at a step-down, by a later tick, or on request. The reason says which of these was the
+    /// cause.
     Cancelled,
     /// The tick was skipped, because an earlier run of the job was still active.
     SkippedOverlap,
@@ -66,7 +67,7 @@ pub enum RunOutcome {
     SkippedMisfire,
     /// The tick was skipped, because the job was paused.
     SkippedPaused,
-    /// The run was started, or may have been, and its end is unknown.
+    /// The run was started, or may have been started, and its end is unknown.
     Lost,
 }
 
@@ -196,8 +197,8 @@ impl HistoryEntry {
             .map_err(|error| RecordError::new("history entry", value, &error.to_string()))
     }
 
-    /// Merges the answers of the nodes to a job's history, the oldest tick first, and returns the errors of records that
-    /// cannot be read. Of two entries of one run, one that is not *lost* counts.
+    /// Merges the nodes' answers to a read of a job's history. Returns the entries, the oldest tick first, and the
+    /// errors of records that cannot be read. Of two entries of one run, the entry that is not *lost* counts.
     #[doc(hidden)]
     pub fn merge(answers: &[Answered]) -> (Vec<Self>, Vec<RecordError>) {
         let mut entries: BTreeMap<&str, Self> = BTreeMap::new();

@@ -35,7 +35,8 @@ use tokio::sync::mpsc;
 const QUEUE_MAX: usize = 65_536;
 /// The largest number of entries that are written at the same time.
 const ENTRY_WRITES_MAX: usize = 128;
-/// The number of times that an entry is sent, and the first pause between them. The pause grows with each attempt.
+/// The number of times that an entry is sent, and the first pause between two attempts. The pause grows with each
+/// attempt.
 const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
 /// The pause before a history that could not be read or completed is read again.
 const READ_RETRY: Duration = Duration::from_millis(500);
@@ -48,7 +49,7 @@ pub(in crate::scheduler) struct HistoryWriter {
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
 }
 
-/// The closed record of a run that no execution writes.
+/// A closed record of a run that no execution writes, so that this task writes it.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) run: RunId,
@@ -56,7 +57,7 @@ pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) record: Record,
 }
 
-/// The ends of one job's ticks that the seal found. The history may lack the last of them.
+/// The ends of one job's ticks that the seal found. The history may lack the entries of the latest of them.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Ends {
     pub(in crate::scheduler) job: Arc<str>,
@@ -108,11 +109,11 @@ fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<History
     })
 }
 
-/// A command to the task that writes.
+/// A command to the task that writes the history.
 #[derive(Debug)]
 enum Order {
     Enter(Box<PendingEntry>),
-    /// The job was removed: no more entries follow.
+    /// The job was removed: no more entries of the job follow.
     Close(Arc<str>),
 }
 
@@ -124,8 +125,8 @@ struct PendingEntry {
 }
 
 impl HistoryWriter {
-    /// Starts the task, which first writes the entries of `ends` that the history lacks. The task ends once the handle is
-    /// dropped and every entry is written, or the term is over.
+    /// Starts the task that writes the history. It first writes the entries of `ends` that the history lacks. The task
+    /// ends once the handle is dropped and every entry is written, or the term is over.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -149,10 +150,10 @@ impl HistoryWriter {
         (handle, term.spawn_scoped(task.serve(entries)))
     }
 
-    /// Drops what the task knows of a removed job's history.
+    /// Drops the task's state of a removed job's history.
     pub(in crate::scheduler) fn close(&self, job: &Arc<str>) {
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
-        // If the queue is full, the task keeps it until the term ends.
+        // If the queue is full, the task keeps the state of the removed job until the term ends.
         let _ = self.queue.try_send(Order::Close(Arc::clone(job)));
     }
 
@@ -172,7 +173,7 @@ impl HistoryWriter {
     }
 }
 
-/// The task that writes.
+/// The task that writes the history.
 struct HistoryTask {
     ledger: Ledger,
     retention: Retention,
@@ -194,7 +195,7 @@ struct JobHistory {
     has_lifetime: bool,
     /// The number of entries that are being written.
     writing: usize,
-    /// True if the job was removed. This value is dropped once no entry is being written.
+    /// True if the job was removed. This value is dropped once no entry of the job is being written.
     closed: bool,
     /// The entries that the history may lack, until it has been read.
     ends: Option<Ends>,
@@ -202,7 +203,8 @@ struct JobHistory {
 
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
-    /// The times of the stored entries, none if they could not be read; and the ends that the history may still lack.
+    /// A read and pruned history: the times of its stored entries (empty if they could not be read), and the ends that
+    /// the history may still lack.
     Pruned(Arc<str>, Vec<u64>, Option<Ends>),
     Closed,
 }
@@ -244,7 +246,7 @@ impl HistoryTask {
                         busy.extend(self.forget(&job));
                     }
                     None if busy.is_empty() => return,
-                    // No more orders: wait for the writes that are under way.
+                    // The queue is closed: wait for the writes in progress.
                     None => while let Some(finished) = busy.next().await {
                         drop(finished);
                     },
@@ -270,7 +272,7 @@ impl HistoryTask {
             if let Some(Close { run, seen, record }) = close
                 && let Err(error) = run_writer.write(&run, seen, &record, false).await
             {
-                // The next leader decides on the run.
+                // The run stays unclosed. The next leader decides on it.
                 tracing::debug!(job = &*job, "not closed: {error}");
                 return Finished::Written(job, keep, None);
             }
@@ -290,7 +292,8 @@ impl HistoryTask {
         .boxed()
     }
 
-    /// Drops the state of a removed job, once all its entries are written. Its history has the retention left from then on.
+    /// Drops the state of a removed job, once all its entries are written. The history then lives on for the ledger's
+    /// retention.
     fn forget(&mut self, job: &Arc<str>) -> Option<BoxFuture<'static, Finished>> {
         self.histories.get(job).filter(|history| history.closed && history.writing == 0)?;
         self.histories.remove(job);
@@ -305,7 +308,7 @@ impl HistoryTask {
         history.writing = history.writing.saturating_sub(1);
         if let Some(at) = at {
             history.written.push_back(at);
-            // The entries of earlier terms are counted once a term.
+            // The stored entries of earlier terms are counted once in each term.
             if !history.read || history.written.len() > keep.saturating_mul(2).max(16) {
                 self.to_prune.insert(job);
             }
@@ -365,8 +368,8 @@ impl HistoryTask {
         )
     }
 
-    /// Takes the result of [`HistoryTask::prune`]. An entry that was written meanwhile may be counted twice until the next time. A
-    /// history that still lacks ends is read again.
+    /// Handles the result of [`HistoryTask::prune`]. An entry that was written meanwhile may be counted twice until the
+    /// next pruning. A history that still lacks ends is read again.
     fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
         let Some(history) = self.histories.get_mut(job) else { return };
         if ends.is_some() {
@@ -381,14 +384,15 @@ impl HistoryTask {
     }
 }
 
-/// Sets the lifetime of a job's history, which otherwise has the nodes' default.
+/// Sets the lifetime of a job's history. Without this, the history has the nodes' default lifetime.
 async fn set_lifetime(retention: &Retention, job: &str) {
     if let Err(error) = retention.keep_history(job).await {
         tracing::debug!(job, "the lifetime of its history is not set yet: {error}");
     }
 }
 
-/// Sends a write a few times, while the term lasts. A record that is stored under the key already is that of the same run.
+/// Sends a write a few times, while the term lasts. If a record is already stored under the key, it is an entry of the
+/// same run, and the write is done.
 async fn write_entry<F>(term: &Term, write: impl Fn() -> F) -> Result<(), LedgerError>
 where
     F: Future<Output = Result<(), LedgerError>>,

@@ -11,7 +11,7 @@ const REQUESTS_MAX: usize = 8;
 /// A job's row in its group's ledger, under `job/NAME`. The leader writes it; any client may read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
-    /// The time at which a leader first saw the job or its present schedule. No tick before it is due.
+    /// The time at which a leader first saw the job or its present schedule. No earlier tick is due.
     pub since: WallTime,
     /// The number of changes of the row. Of several rows, the one of the highest term and revision counts.
     pub rev: u64,
@@ -20,7 +20,7 @@ pub struct JobRow {
     /// The pause, if the job is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
-    /// The misfire, overlap, delivery and placement rules, for people.
+    /// The misfire, overlap, delivery and placement rules, as a text for people.
     #[serde(default)]
     pub rules: Arc<str>,
     /// True if any worker may run the ticks; false if the leader does.
@@ -29,15 +29,15 @@ pub struct JobRow {
     /// The end of the last run, if the schedule counts from the end of a run to the next tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
-    /// The time after a tick within which a catch-up run may start. The ledger remembers ticks for this long, also under
-    /// leaders that do not have the job. In JSON, in microseconds.
+    /// The time after a tick within which a catch-up run may start. For this long the ledger keeps the records of
+    /// ticks, even if the leader does not have the job. In JSON, in microseconds.
     #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
     /// The schedule, in the form that programs read; `None` for a custom timetable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
-    /// The last requests that changed the row, at most eight, the newest last. A request that arrives again, because its
-    /// leader died before the answer, is then known to be carried out.
+    /// The last requests that changed the row, at most eight, the newest last. A request may arrive again because its
+    /// leader crashed before it answered. The row then shows that the request has been carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestId>,
 }
@@ -60,7 +60,7 @@ impl JobRow {
         format!("{}{job}", Self::PREFIX).into()
     }
 
-    /// Notes that a request has changed the row.
+    /// Records in the row that a request has changed it.
     pub(in crate::scheduler) fn changed_by(&mut self, request: RequestId) {
         self.rev += 1;
         self.requests.push(request);

@@ -5,16 +5,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The runs that are open to workers and not known to be taken: one row, which the leader writes and workers read.
+/// The runs that are open to workers and not known to be taken. The list is one row, which the leader writes and
+/// workers read.
 ///
-/// The list is advisory. A worker reads the records that it names; only the records say what the worker may take.
+/// The list is advisory. A worker reads the records of the listed runs, and only these records say which run the worker
+/// may take.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct OpenList {
     rows: RowWriter,
     runs: Arc<Mutex<Listed>>,
 }
 
-/// The time before which no worker starts a run, by the key of the run.
+/// For each listed run, by its key: the time before which no worker starts it.
 type Listed = BTreeMap<Arc<str>, WallTime>;
 
 impl OpenList {
@@ -54,7 +56,7 @@ impl OpenList {
         }
     }
 
-    /// Returns the list from the answers of a majority to a read.
+    /// Returns the list from the answers of a majority of nodes to a read.
     pub(in crate::scheduler) fn read(shown: &[(Memory, Option<Record>)]) -> BTreeMap<Arc<str>, WallTime> {
         newest(shown.iter().filter_map(|(_, record)| record.as_ref()))
     }
@@ -68,7 +70,7 @@ impl OpenList {
     }
 }
 
-/// Returns the union of the lists of the highest term: nodes may store different lists of one term.
+/// Returns the union of the lists of the highest term, because nodes may store different lists of one term.
 fn newest<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Listed {
     let Some(term) = records.clone().map(|record| record.term).max() else { return Listed::new() };
     let of_term = records.filter(|record| record.term == term);

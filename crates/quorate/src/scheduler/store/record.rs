@@ -41,7 +41,7 @@ pub enum RunRecord {
         /// A node counts for the record only if its memory began before this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory: Option<WallTime>,
-        /// The term of the run's history entry, if it is not the record's.
+        /// The term of the run's history entry, if that term is not the record's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         term: Option<FencingToken>,
     },
@@ -51,7 +51,7 @@ pub enum RunRecord {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenRun {
-    /// The number of this execution of the run, from 1. Under at-least-once, a lost generation is followed by the next.
+    /// The number of this execution of the run, from 1. Under at-least-once, the next generation follows a lost one.
     pub generation: u32,
     /// A node counts for this generation only if its memory began before this time.
     pub at: WallTime,
@@ -70,7 +70,7 @@ pub struct OpenRun {
     /// The state that earlier runs of the job have saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
-    /// The reason why the worker is to cancel the run, if it is.
+    /// The reason why the worker must cancel the run; `None` if the run is not cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Arc<str>>,
 }
@@ -79,7 +79,7 @@ pub struct OpenRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) enum Stage {
     Started,
-    /// The generation, and true if it is to be cancelled.
+    /// The generation is open: its number, and true if the worker must cancel it.
     Open(u32, bool),
     Closed,
 }
@@ -95,19 +95,19 @@ impl RunRecord {
         Self::ended(worker, RunOutcome::Done, Some(took), outcome)
     }
 
-    /// Returns a closed record without an execution. An `outcome` over 512 bytes is cut.
+    /// Returns a closed record of a run that was not executed. An `outcome` over 512 bytes is cut.
     pub fn closed(worker: &str, end: RunOutcome, outcome: &str) -> Self {
         Self::ended(worker, end, None, outcome)
     }
 
-    /// Returns a closed record of a run that `took` so long. An `outcome` over 512 bytes is cut.
+    /// Returns a closed record of a run that took the time `took`. An `outcome` over 512 bytes is cut.
     pub fn ended(worker: &str, end: RunOutcome, took: Option<Duration>, outcome: &str) -> Self {
         let outcome = crate::node::engine::cut(outcome, REASON_MAX).into();
         Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None }
     }
 
-    /// Returns the same end, for which a node counts if its memory began before `since`, and whose history entry has the term
-    /// `under`.
+    /// Returns the same closed record with two more fields. A node counts for it only if the node's memory began before
+    /// `since`. The run's history entry has the term `under`.
     pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
         if let Self::Closed { memory, term, .. } = &mut self {
             (*memory, *term) = (Some(since), Some(under));
@@ -123,7 +123,7 @@ impl RunRecord {
         }
     }
 
-    /// Returns whether the record is the end of its run.
+    /// Returns whether the record contains the end of its run.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed { .. })
     }
@@ -142,7 +142,7 @@ impl RunRecord {
         Record { at: at.as_micros(), term, last: false, value }
     }
 
-    /// Reads a record's value.
+    /// Reads the value of a run's record.
     ///
     /// # Errors
     /// [`RecordError`] if [`RunRecord::into_record`] could not have written the value.

@@ -1,21 +1,22 @@
-//! The time for which the nodes keep the data of a job after its last worker.
+//! Determines how long the nodes keep the data of a job after its last worker has stopped.
 //!
-//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time. A part of the group's ledger,
-//! `jobs`, stores for each job the last time at which a worker with the job did so. With each round the worker also renews
-//! the lifetimes of the job's history and of the group's ledgers. Data ends without a worker that vouches for its job:
+//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time. A part of the group's
+//! ledger, `jobs`, stores for each job the last time at which a worker vouched for it. In each round the worker also
+//! renews the lifetimes of the job's history and of the group's ledgers. The data of a job ends if no worker vouches
+//! for the job:
 //!
-//! * The nodes remove a history by their own clocks,
-//!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last worker, with or
-//!   without a leader. The same holds for all ledgers of a group without workers.
-//! * The row, the state and the open requests of a job end once no worker has vouched for the job for that time, and the
-//!   leader does not have it. The leader closes them, and the ledger's pruning then removes them. So a leader of another
-//!   version leaves the jobs of the other workers alone while one of these workers runs.
-//! * A worker that has the job again within that time vouches for it, and no data has ended.
+//! * The nodes remove a history by their own clocks, with or without a leader. They do so
+//!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last worker. The
+//!   same holds for all ledgers of a group without workers.
+//! * The row, the state and the open requests of a job end once no worker has vouched for the job for that time, and
+//!   the leader does not have the job. The leader closes them, and pruning then removes them from the ledger. So a
+//!   leader of another version does not touch the jobs of other workers while one of these workers runs.
+//! * If a worker has the job again within that time, it vouches for the job, and no data of the job has ended.
 //!
 //! # What is not guaranteed
 //!
-//! A worker that cannot reach a majority for the whole of that time counts as stopped. If the nodes have lost the time at
-//! which a job was last vouched for, the time starts again with the first leader that notices.
+//! A worker that cannot reach a majority for the whole of that time counts as stopped. If the nodes have lost the time
+//! at which a job was last vouched for, the time starts again with the first leader that notices.
 
 use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{
@@ -55,7 +56,7 @@ pub(in crate::scheduler) struct Retention {
     max_clock_offset: Duration,
 }
 
-/// The `jobs` part: by job, the time at which it was last vouched for, and the record.
+/// The content of the `jobs` part: for each job, the time at which a worker last vouched for it, and the record.
 #[derive(Debug, Default)]
 struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
 
@@ -72,13 +73,13 @@ impl Retention {
         }
     }
 
-    /// Returns the pause between two rounds.
+    /// Returns the pause between two rounds of vouching.
     pub(in crate::scheduler) fn every(&self) -> Duration {
         (self.retention / 8).min(EVERY_MAX)
     }
 
-    /// Returns the lifetime of a history from each round that vouches for its job: at least the retention, counted from the
-    /// end of the job's last worker.
+    /// Returns the lifetime of a history, which each round that vouches for its job renews. The lifetime is at least
+    /// the retention, counted from the time when the job's last worker ended.
     pub(in crate::scheduler) fn history_life(&self) -> Duration {
         self.retention + self.every() * 2
     }
@@ -88,7 +89,8 @@ impl Retention {
         self.main.part(&HistoryEntry::part(job)).keep(self.history_life()).await
     }
 
-    /// Vouches for the registry's jobs until the future is dropped. Of several tasks of one registry, one vouches at a time.
+    /// Vouches for the registry's jobs until the future is dropped. If several tasks do this for one registry, one of
+    /// them vouches at a time.
     pub(in crate::scheduler) async fn vouch(self, registry: JobRegistry) {
         let _turn = registry.vouching().lock().await;
         let (mut changed, _) = registry.watch();
@@ -96,8 +98,8 @@ impl Retention {
         loop {
             let round = self.round(&registry).await;
             let pause = match round {
-                // A worker skips the jobs that another worker has vouched for. The random part of the pause lets workers
-                // take turns.
+                // A worker skips jobs for which another worker has vouched recently. The random part of the pause lets
+                // workers take turns.
                 Ok(()) => {
                     failed = 0;
                     self.every() * 3 / 4 + self.env.random_below(self.every() / 2)
@@ -155,8 +157,8 @@ impl Retention {
         self.note(job, seen, now).await
     }
 
-    /// Returns the jobs that have ended, of those that the leader does not have. Starts the time of a job that no worker is
-    /// known to have vouched for.
+    /// Returns those of the `unknown` jobs, which the leader does not have, that have ended. For a job without a known
+    /// time of vouching, the retention starts now.
     pub(in crate::scheduler) async fn ended(
         &self,
         unknown: BTreeSet<Arc<str>>,
@@ -183,7 +185,7 @@ impl Retention {
         self.main.part(PART)
     }
 
-    /// Writes that `job` was vouched for at `at`, unless a later time is stored.
+    /// Writes that a worker vouched for `job` at `at`, unless a later time is stored.
     async fn note(&self, job: &str, seen: Option<&Record>, at: WallTime) -> Result<(), LedgerError> {
         let value = Arc::clone(&self.worker);
         let record = Record { at: at.as_micros(), term: FencingToken::default(), last: false, value };
@@ -192,7 +194,7 @@ impl Retention {
 }
 
 impl Vouched {
-    /// Reads the nodes' answers. Of several records of one job, the latest counts.
+    /// Reads the `jobs` part from the nodes' answers. Of several records of one job, the latest counts.
     fn read(answers: &[Answered]) -> Self {
         let mut all: BTreeMap<Arc<str>, (WallTime, Record)> = BTreeMap::new();
         for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
@@ -209,7 +211,7 @@ impl Vouched {
         self.0.get(job).map(|(_, record)| record)
     }
 
-    /// Returns whether no worker has vouched for `job` for longer than `time`.
+    /// Returns whether more than `time` has passed since a worker last vouched for `job`.
     fn is_stale(&self, job: &str, now: WallTime, time: Duration) -> bool {
         self.0.get(job).is_none_or(|(at, _)| *at + time < now)
     }
@@ -236,7 +238,7 @@ async fn write_over(
                 }
                 seen = Some(other);
             }
-            // Another worker is writing it.
+            // Another worker is writing the record at the same time.
             Err(LedgerError::Standing(_)) => return Ok(()),
             other => return other,
         }

@@ -1,14 +1,15 @@
 //! Writes the leader's rows: the records of the ledger that are not runs, such as a job's row and its state.
 //!
-//! From a row a leader knows since when a job exists. Without it, it could not distinguish a tick that no worker ran from a
-//! tick before the job existed. So each row is written until a majority has it, while the term lasts. Every leader also writes
-//! it again to nodes that have lost it; otherwise it would be lost once the nodes had restarted one after the other. One task
-//! writes all rows: many at the same time, and the values of one key in order.
+//! A job's row shows a leader since when the job exists. Without the row, the leader could not distinguish a tick that
+//! no worker ran from a tick before the job existed. So the task sends each row until a majority stores it, while the
+//! term lasts. Every leader also writes the row again to nodes that have lost it. Otherwise the row would be lost once
+//! all nodes had restarted, one after the other. One task writes all rows: many at the same time, and the values of one
+//! key in order.
 //!
 //! # What is not guaranteed
 //!
-//! A row that a majority of the nodes loses between two terms is lost. It may have been the time from which on its job is due,
-//! its pause, its state, or an open request.
+//! A row that a majority of the nodes loses between two terms is lost. Such a row may contain the time from which on
+//! its job is due, its pause, its state, or an open request.
 
 use crate::{
     election::Term,
@@ -25,7 +26,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest pause before a write is sent again: a node that is out of memory stays so for a while.
+/// The longest pause before a write is sent again. The pause is long, because a node without free memory usually stays
+/// so for a while.
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
@@ -35,7 +37,7 @@ const ROW_WRITES_MAX: usize = 256;
 struct Put {
     key: Arc<str>,
     value: Arc<str>,
-    /// The time of the record: [`FOR_EVER`], or the time before which pruning does not remove it.
+    /// The time of the record: [`FOR_EVER`], or a time until which pruning keeps the record.
     at: WallTime,
     last: bool,
     waiters: Vec<Waiter>,
@@ -45,7 +47,7 @@ struct Put {
 #[derive(Debug)]
 struct Waiter {
     to: oneshot::Sender<Result<(), Arc<str>>>,
-    /// True if the caller goes on waiting while there is no majority.
+    /// True if the caller continues to wait while no majority stores the row.
     until_stored: bool,
 }
 
@@ -68,15 +70,15 @@ impl RowWriter {
         (Self(puts), term.spawn_scoped(task.serve(inbox)))
     }
 
-    /// Has a row written that pruning never removes.
+    /// Queues a write of a row that pruning never removes.
     pub(in crate::scheduler) fn put(&self, key: &Arc<str>, value: Arc<str>) {
         let (key, at) = (Arc::clone(key), FOR_EVER);
-        // The send fails if the task has ended, and then the term has.
+        // The send fails only if the task has ended. Then the term has ended too.
         let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
     }
 
-    /// Has a row written that pruning never removes. Returns once a majority stores it. An error means that there is no
-    /// majority yet, and the task goes on trying; or that the term has ended.
+    /// Writes a row that pruning never removes. Returns once a majority stores it. An error means one of two things: no
+    /// majority stores the row yet, and the task sends it again; or the term has ended.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,
@@ -85,8 +87,8 @@ impl RowWriter {
         self.send(key, value, false)
     }
 
-    /// Does the same as [`RowWriter::write`], but goes on waiting without a majority. An error means that this term does not
-    /// write the row.
+    /// Does the same as [`RowWriter::write`], but continues to wait while no majority stores the row. An error means
+    /// that the row is not written in this term.
     pub(in crate::scheduler) fn insist(
         &self,
         key: &Arc<str>,
@@ -95,7 +97,7 @@ impl RowWriter {
         self.send(key, value, true)
     }
 
-    /// Has a row written with the time `at`, so that pruning removes it later. A row that is `last` is final.
+    /// Queues a write of a row with the time `at`, after which pruning removes it. A row that is `last` is final.
     pub(in crate::scheduler) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
         let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, waiters: Vec::new() });
     }
@@ -113,7 +115,7 @@ impl RowWriter {
     }
 }
 
-/// The stored record and the next value of one key.
+/// The stored record of one key, and the next value to write.
 #[derive(Debug, Default)]
 struct RowSlot {
     /// The record that most nodes are likely to store.
@@ -134,16 +136,16 @@ impl RowSlot {
         Self { seen, stale: all, ..Self::default() }
     }
 
-    /// Replaces the value that has not been sent yet. A newer value contains all that the older one did, so the waiters of
-    /// the older one wait for the newer one.
+    /// Replaces the value that has not been sent yet. A newer value contains all data of the older one, so the waiters
+    /// for the older value wait for the newer one.
     fn take(&mut self, mut put: Put) {
         let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
         put.waiters.extend(older);
         self.next = Some(put);
     }
 
-    /// Returns whether pruning removes the stored record later. The leader is then unlikely to write the key again, and the
-    /// slot need not be kept. If it does write it, the write finds the stored record.
+    /// Returns whether pruning will remove the stored record. Then the leader is unlikely to write the key again, and
+    /// this slot need not be kept. If the leader does write the key again, the write finds the stored record.
     fn is_closed(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }
@@ -154,7 +156,7 @@ struct RowTask {
     term: Term,
     slots: BTreeMap<Arc<str>, RowSlot>,
     queue: VecDeque<Arc<str>>,
-    /// True while a handle exists.
+    /// True as long as a handle exists.
     open: bool,
 }
 
@@ -234,7 +236,7 @@ async fn write(
             {
                 seen = Some(other);
             }
-            // The other record is final: no node will ever accept this one.
+            // The stored record is final: no node will ever accept this one.
             Err(LedgerError::Standing(other)) if other.last => {
                 tracing::debug!(group = &**term.group(), key = &*key, "not written: another record is final");
                 report(&mut waiters, &Err("another record is final".into()), true);
@@ -257,7 +259,7 @@ async fn write(
         pause = (pause * 2).min(WRITE_RETRY_MAX);
     }
     report(&mut waiters, &Ok(()), true);
-    // A node with another record refused the write: it is written again over that record.
+    // A node with another record refused the write. The record is sent again, to be written over that other record.
     for old in stale.iter().filter(|old| seen.as_ref() != Some(old) && !old.last) {
         if let Err(error) = ledger.write(&key, Some(old), &record).await {
             tracing::trace!(key = &*key, "a majority has the row, other nodes do not yet: {error}");
@@ -266,7 +268,7 @@ async fn write(
     Some(record)
 }
 
-/// Reports a result to all waiters, or only to those that do not go on waiting without a majority.
+/// Reports a result to all waiters, or only to those that do not wait for a majority.
 fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
     for waiter in std::mem::take(waiters) {
         if all || !waiter.until_stored {
@@ -278,8 +280,8 @@ fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
     }
 }
 
-/// Returns the highest of the values under a key, by term and then by `rank`; and true if every node that answered stores
-/// that value.
+/// Returns the highest value under a key, by term and then by `rank`. Also returns true if every node that answered
+/// stores that value.
 pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
     records: &'a [Option<Record>],
     read: impl Fn(&'a Record) -> Option<T>,

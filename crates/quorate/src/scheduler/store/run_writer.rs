@@ -1,4 +1,4 @@
-//! Writes the records of runs by the rules of the protocol.
+//! Writes the records of runs by the rules R13 and R14 of the protocol (`docs/design/scheduler.md`).
 
 use crate::{
     election::Term,
@@ -25,7 +25,7 @@ pub(in crate::scheduler) struct RunId {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the sealed nodes remembers that time.
+    /// True if a majority of the sealed nodes would remember a record of that time.
     pub(in crate::scheduler) remembering: bool,
 }
 
@@ -56,13 +56,14 @@ impl RunWriter {
         memory_needed(run.at, self.term.began())
     }
 
-    /// Returns the ledger's record of `written`, under this leader's term.
+    /// Returns `written` as a record of the ledger, under this leader's term.
     pub(in crate::scheduler) fn record(&self, run: &RunId, written: RunRecord) -> Record {
         written.into_record(run.at, self.term.token())
     }
 
-    /// Writes `target` until a majority of the nodes that remember has it. It overwrites `seen`, and any earlier record that
-    /// may be overwritten (R14). With `once`, it tries once; otherwise until the term ends.
+    /// Writes `target` until a majority of nodes whose memory counts for the run stores it. The write overwrites
+    /// `seen`, and any earlier record that R14 allows to overwrite. With `once`, makes a single attempt; otherwise
+    /// repeats the write until the term ends.
     pub(in crate::scheduler) async fn write(
         &self,
         run: &RunId,

@@ -1,4 +1,5 @@
-//! The end of a slot, which its worker records: the data that the leader needs for the history and for the next run.
+//! The result of a slot, which the worker that took it records. It has the data that the leader needs for the history
+//! and for the job's next run.
 
 use crate::scheduler::store::RunOutcome;
 use crate::{
@@ -8,14 +9,14 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The longest reason, and the longest error, in bytes.
+/// The largest number of bytes of the reason, and of the error.
 const SLOT_REASON_MAX: usize = 200;
 
-/// The outcome of a run on a worker. It is the result of its slot, of at most 1 KiB.
+/// The outcome of a run on a worker. It is stored as the result of the run's slot, in at most 1 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) worker: Arc<str>,
-    /// The outcome of the run; `None` if it was interrupted and is to run again.
+    /// The outcome of the run; `None` if it was interrupted and must be executed again.
     pub(in crate::scheduler) end: Option<RunOutcome>,
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
@@ -23,7 +24,7 @@ pub(in crate::scheduler) struct SlotResult {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
     pub(in crate::scheduler) took: Option<Duration>,
     pub(in crate::scheduler) attempts: u32,
-    /// The error of the last failed attempt, if the run did not end as failed or timed out.
+    /// The error of the last failed attempt, if the run ended as neither failed nor timed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::scheduler) error: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,8 +34,9 @@ pub(in crate::scheduler) struct SlotResult {
 }
 
 impl SlotResult {
-    /// Returns the text of the slot's result. It always fits: the reason and the error are cut; then the output loses its
-    /// beginning, then the error and the reason their ends; the state goes last.
+    /// Returns the text of the slot's result, shortened until it fits. First the reason and the error are cut to their
+    /// limits. If that is not enough, the output loses its beginning, then the error and the reason lose their ends.
+    /// The state is dropped last.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
         fits.reason = cut(&self.reason, SLOT_REASON_MAX).into();
@@ -61,7 +63,7 @@ impl SlotResult {
     }
 }
 
-/// Returns the last `most` bytes of a text, or a little less: it begins between two characters.
+/// Returns the end of a text, in at most `most` bytes. It begins between two characters, so it may be a little shorter.
 pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
     let from = text.len().saturating_sub(most);
     (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()

@@ -21,10 +21,11 @@ use std::{
 /// The prefixes of the keys of runs.
 const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 
-/// The number of records after which the snapshot yields to other tasks.
+/// The number of records after which building the snapshot yields to other tasks.
 const RECORDS_PER_TURN: usize = 2_000;
 
-/// The ledger of the nodes that answered the seal. Of the records of a run, only the one of the highest rank is kept.
+/// The ledger as the nodes showed it in their answers to the seal. Of the records of a run, only the one of the highest
+/// rank is kept.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
@@ -41,14 +42,14 @@ struct Node {
     low_water: u64,
 }
 
-/// The record that decides on a run, and the number of nodes that prove that it had a majority.
+/// The record that decides on a run, and the number of nodes that show that this record had a majority.
 #[derive(Debug)]
 struct SealedRun {
     record: Record,
     closed: bool,
-    /// A node counts for a closed record only if its memory began before this time.
+    /// The time before which a node's memory must have begun for the node to count for a closed record.
     memory: Option<WallTime>,
-    /// The number of nodes that count and store this very record.
+    /// The number of nodes that count for the record and store exactly this record.
     stored_on: usize,
 }
 
@@ -56,13 +57,13 @@ struct SealedRun {
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
-    /// The record that is stored and is not closed.
+    /// The stored record, if it is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if too few nodes can remember a record of that time, and no node has one.
+    /// True if no node has a record, and too few nodes would remember a record of that time.
     pub(in crate::scheduler) unknown: bool,
-    /// True if a majority of the sealed nodes remembers that time.
+    /// True if a majority of the nodes would remember a record of that time.
     pub(in crate::scheduler) remembering: bool,
-    /// The closed record that decides, if it is not known to have had a majority.
+    /// The closed record that decides on the run, if it is not known whether a majority stored it.
     pub(in crate::scheduler) unsettled: Option<Record>,
 }
 
@@ -76,14 +77,15 @@ impl SealedRun {
         Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
-    /// Returns whether a majority stores the end. Its leader could then act on it, and no later leader finds another end.
+    /// Returns whether a majority stores this end. If so, the leader that wrote it could act on it, and no later leader
+    /// finds another end.
     fn is_settled(&self, quorum: usize) -> bool {
         self.closed && self.stored_on >= quorum
     }
 }
 
 impl LedgerSnapshot {
-    /// Returns the snapshot of the nodes' answers. It yields to other tasks, since the answers may be long.
+    /// Builds the snapshot from the nodes' answers. Yields to other tasks meanwhile, since the answers may be long.
     pub(in crate::scheduler) async fn take(
         answers: Vec<Answered>,
         quorum: usize,
@@ -145,7 +147,7 @@ impl LedgerSnapshot {
         sealed
     }
 
-    /// Decides on the run under `key`, whose first record was written at `at` or later, if it has one.
+    /// Decides on the run under `key`. If the run has a record, its first record was written at `at` or later.
     pub(in crate::scheduler) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
         let (known, remembering) = (self.runs.get(key), self.remembers(at));
         if let Some(closed) = known.filter(|known| known.closed) {
@@ -166,14 +168,15 @@ impl LedgerSnapshot {
         Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
     }
 
-    /// Returns whether a majority of the sealed nodes remembers this time.
+    /// Returns whether a majority of the sealed nodes would remember a record of this time.
     pub(in crate::scheduler) fn remembers(&self, at: WallTime) -> bool {
         let remembers = |node: &&Node| node.since + self.max_clock_offset <= at;
         self.nodes.iter().filter(remembers).count() >= self.quorum
     }
 
-    /// Returns the ticks of a job whose record a new leader must act on: those that have not ended, and those whose end is not
-    /// known to have had a majority. An earlier leader has closed every run below the low-water mark of any node.
+    /// Returns the ticks of a job whose record a new leader must act on: ticks that have not ended, and ticks whose end
+    /// is not known to have had a majority. Runs below the low-water mark of any node are left out, because an earlier
+    /// leader has closed them.
     pub(in crate::scheduler) fn unfinished(
         &self,
         job: &str,
@@ -185,7 +188,7 @@ impl LedgerSnapshot {
         open.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, known.record.clone())))
     }
 
-    /// Returns the keys of all runs that have not ended, of jobs that this leader has and of others.
+    /// Returns the keys of all runs that have not ended, whether this leader has their job or not.
     pub(in crate::scheduler) fn unfinished_keys(&self) -> BTreeSet<Arc<str>> {
         let open = self.runs.iter().filter(|(_, known)| !known.closed);
         open.map(|(key, _)| Arc::clone(key)).collect()
@@ -228,21 +231,22 @@ impl LedgerSnapshot {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Forgets a job of which the nodes have forgotten everything: its runs, and the rows under these keys.
+    /// Removes a job from the snapshot after the nodes have pruned its records: its runs, and the rows under `rows`.
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
         rows.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
-    /// Returns the runs of all jobs that are not closed, each with the record that decides.
+    /// Returns the runs of all jobs that are not closed, each with the record that decides on it.
     pub(in crate::scheduler) fn open_runs(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
         let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
         let open = self.runs.iter().filter(move |(_, known)| !known.closed && known.record.at >= low_water);
         open.map(|(key, known)| (key, &known.record))
     }
 
-    /// Takes the event that this leader has closed a run at a majority: no later decision of the term is another.
+    /// Records that this leader has closed a run at a majority. The leader makes no other decision on the run in its
+    /// term.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         if let Some(known) = self.runs.get_mut(key) {
             (known.closed, known.stored_on) = (true, self.quorum);
@@ -259,8 +263,9 @@ impl LedgerSnapshot {
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
-    /// Returns the time at which a new job begins: now, or the time from which on a majority can answer for a tick, if that is
-    /// later. It includes nodes that are a little younger, since a slot needs a majority of nodes that are older than the run.
+    /// Returns the time at which a new job begins: now, or, if later, the time from which on a majority of nodes
+    /// remembers every tick. Nodes whose memory began a little later are included, since a slot needs a majority of
+    /// nodes whose memory began before the run.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
@@ -310,7 +315,8 @@ pub(in crate::scheduler) mod tests {
         LedgerSnapshot::new(answers, 2, SECOND)
     }
 
-    /// Returns the snapshot of nodes with one record each, of the tick 5: its term, and true if it is closed.
+    /// Returns the snapshot of nodes with one record each, for the tick 5. Each record is given by its term, and by
+    /// true if it is closed.
     fn each(records: &[(u64, bool)]) -> LedgerSnapshot {
         let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
         LedgerSnapshot::new(nodes.collect(), 2, SECOND)
@@ -355,7 +361,7 @@ pub(in crate::scheduler) mod tests {
     #[test]
     fn every_leader_takes_the_same_of_two_ends_of_one_term() {
         let key = RunKey::new("j", at(5)).key();
-        // A leader may drop a run while it writes its end, and then write another.
+        // A leader may drop the task of a run while the task writes the end, and then write another end.
         let ended = |end| {
             let record = RunRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
             vec![(Arc::clone(&key), record)]

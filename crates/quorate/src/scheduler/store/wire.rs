@@ -1,4 +1,4 @@
-//! Durations in JSON, as whole numbers.
+//! Durations as whole numbers in JSON.
 
 /// A duration as milliseconds.
 pub(in crate::scheduler) mod millis {

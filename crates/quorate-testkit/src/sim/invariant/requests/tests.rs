@@ -20,7 +20,7 @@ fn settle(requests: &mut Requests) -> Result<(), String> {
     made::see(requests, 30_000, &Event::Settled { since: made::at(0), until: made::at(30_000) })
 }
 
-/// Returns the state after a trigger that was stored on this many servers and accepted, with the verdict.
+/// Records a trigger that this many servers store and the leader accepts. Returns the resulting state and the verdict.
 fn triggered(servers: usize) -> (Requests, Result<(), String>) {
     let mut requests = Requests::default();
     made::written(&mut requests, POOL, ASK, "", servers).unwrap();

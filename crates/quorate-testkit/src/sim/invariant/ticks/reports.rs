@@ -4,7 +4,7 @@ use super::{MAJORITY, OFFSET, Ticks};
 use quorate::{env::WallTime, internals::RunKey, scheduler::Delivery};
 use std::time::Duration;
 
-/// The longest time after a tick in which a leader reports it as lost: longer than any run.
+/// The longest time after a tick until a leader reports it as lost. It is longer than any run of the simulation.
 const REPORTED_WITHIN: Duration = Duration::from_secs(120);
 
 impl Ticks {
@@ -34,7 +34,7 @@ impl Ticks {
         let remember = |memories: &mut dyn Iterator<Item = WallTime>| {
             memories.filter(|since| *since + OFFSET <= at).count()
         };
-        // A server that was never marked again has forgotten nothing.
+        // A server that was never marked again has not forgotten anything.
         let marked = remember(&mut self.memories.values().copied());
         let of_all = crate::sim::NODES - self.memories.len() + marked;
         let wrong_because = if reason.starts_with("too few nodes remember") {

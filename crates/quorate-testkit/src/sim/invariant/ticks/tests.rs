@@ -10,7 +10,7 @@ fn at(ms: u64) -> WallTime {
     WallTime::from_micros(EPOCH + ms * 1_000)
 }
 
-/// A history in which `job` is registered from 0 on; each test adds correct or wrong events to it.
+/// A history in which every job is registered from 0 on. Each test adds correct or wrong events.
 struct History(Ticks, u64);
 
 impl History {
@@ -40,7 +40,7 @@ impl History {
         self.written(node, &format!("job/{job}"), &record)
     }
 
-    /// Stores *started*, or a final record, on the given number of servers.
+    /// Records that the given servers store *started*, or a final record if `last`.
     fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
         let written = if last { RunRecord::done("w", Duration::ZERO, "") } else { RunRecord::started("w") };
         let record = written.into_record(at(due), FencingToken::new(term));
@@ -52,7 +52,7 @@ impl History {
         self.0.see(Duration::ZERO, &Event::TickStarted(start))
     }
 
-    /// A correct run, from its record to its end.
+    /// Records a correct run of a tick, from its record to its end.
     fn run(&mut self, job: &str, due: u64, term: u64) -> Result<(), String> {
         self.stands(job, due, term, false, 3);
         self.1 += 1;
@@ -69,7 +69,7 @@ impl History {
         self.0.see(Duration::ZERO, &reckoned)
     }
 
-    /// Runs every tick of every job, except some.
+    /// Records a correct run of every tick of every job, except the ticks in `but`.
     fn run_all_but(&mut self, until: u64, but: &[(&str, u64)]) {
         for job in specs() {
             let next = |tick: &WallTime| job.schedule.next_after(*tick).filter(|tick| *tick <= at(until));
@@ -82,7 +82,7 @@ impl History {
         }
     }
 
-    /// The server was marked with a memory that begins at `since`.
+    /// Records that a server was marked with a memory that begins at `since`.
     fn marked(&mut self, node: usize, since: u64) {
         let marker = format!("quorate-marker 2\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
         let request = Request::Mark { expect: None, marker: marker.into() };
@@ -90,7 +90,7 @@ impl History {
         self.0.see(Duration::ZERO, &ran).unwrap();
     }
 
-    /// All servers accept the seal, and the leader uses the answers of some.
+    /// Records that all servers accept the seal, and that the leader uses the answers of the servers `answered`.
     fn sealed(&mut self, term: u64, answered: &[usize]) -> Result<(), String> {
         (0..NODES.len()).for_each(|node| self.takes_seal(node, term));
         self.goes_by(term, answered)
@@ -108,7 +108,7 @@ impl History {
         self.0.see(BEGAN, &Event::Sealed { term, nodes: &nodes })
     }
 
-    /// The leader reports that the tick is lost.
+    /// Records that the leader reports the tick as lost.
     fn lost(&mut self, job: &str, due: u64, term: u64, reason: &str) -> Result<(), String> {
         let spec = specs().into_iter().find(|spec| spec.name == job).unwrap();
         let tick = spec.schedule.format(at(due));
@@ -234,7 +234,7 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// One server that forgot is no reason if a majority of those that answered remember.
+/// One server that forgot does not justify the report if a majority of the servers that answered remember the tick.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
@@ -292,7 +292,7 @@ fn a_leader_uses_a_majority_that_accepted_its_seal() {
     assert!(history.goes_by(3, &[0, 1, 2]).is_err(), "another term");
 }
 
-/// One server's record is enough to show that a tick has ended.
+/// The record of one server is enough to show that a tick has ended.
 #[test]
 fn a_tick_that_a_leader_knows_to_have_ended_does_not_start() {
     let start = |answered: &[usize]| {

@@ -56,7 +56,7 @@ async fn each_end_has_its_reason_worker_term_and_attempts_in_the_history() {
     let entry = &fails[1];
     assert_eq!((entry.end, entry.attempts, &*entry.reason), (RunOutcome::Failed, 2, "attempt 2 failed"));
     assert_eq!(entry.output.as_deref(), Some("the tail"));
-    // Overtaken ticks may come before it.
+    // Entries of overtaken ticks may come before the entry of the run that timed out.
     let slow = stage.history_when("slow", |all| !ends(all, RunOutcome::TimedOut).is_empty()).await;
     let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
@@ -133,7 +133,7 @@ async fn a_tick_that_comes_due_during_a_run_is_skipped_cancels_it_or_overlaps() 
     stage.history_when("allow", |all| all.len() > 5).await;
     assert!((3..=4).contains(&side_by_side.1.load(Ordering::Relaxed)), "{side_by_side:?}");
     leader.resigns().await;
-    // A skipped tick is closed: another leader does not catch up on it, even under run-all.
+    // A skipped tick is closed: another leader does not run it as a catch-up, even under run-all.
     let begun = once.load(Ordering::Relaxed);
     let again = stage.candidate("b", &jobs[..1]);
     let more = stage.history_when("skip", |all| ends(all, RunOutcome::Done).len() > begun + 2).await;
@@ -189,7 +189,7 @@ async fn a_run_that_a_crash_interrupts_is_lost_or_runs_again() {
                 begun.lock().unwrap().push(tick.at());
                 async move { if hangs { std::future::pending().await } else { ok().await } }
             });
-            // A missed tick is not caught up on, but an unfinished run is.
+            // A missed tick gets no catch-up run. An unfinished run is executed again.
             job.delivery(delivery).misfire(Misfire::Skip)
         };
         let first = stage.candidate("a", &[job(true)]);
@@ -237,7 +237,7 @@ async fn a_resignation_reports_the_runs_that_ended_and_those_it_dropped() {
     let [entry] = &ignores[..] else { panic!("{ignores:#?}") };
     assert_eq!(entry.end, RunOutcome::Cancelled);
     assert!(entry.reason.contains("did not stop within the grace"), "{entry:?}");
-    // The dropped run is not reported as lost too.
+    // The dropped run must not be reported as lost in addition.
     let starts = Arc::clone(&begun);
     let quick = Job::new("ignores", often(), move |_| {
         starts.fetch_add(1, Ordering::Relaxed);
@@ -283,7 +283,7 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
     let first = stage.candidate("a", std::slice::from_ref(&job));
     let entered = stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 3).await;
     first.resigns().await;
-    // As if the leader had crashed before it wrote any entry.
+    // The history is removed, as if the leader had crashed before it wrote any entry.
     let part = stage.ledger.part(&HistoryEntry::part("j"));
     part.prune(FencingToken::default(), stage.quorum.wall().as_micros()).await.unwrap();
     assert!(stage.history("j").await.is_empty());
@@ -313,7 +313,7 @@ async fn a_history_is_pruned_to_its_limit() {
                 .map_or(0, |job| job.ends.get(&RunOutcome::Done).copied().unwrap_or(0))
         };
         stage.when("a hundred ticks", || done() > 100).await;
-        // It is pruned once it holds twice as many entries.
+        // The history is pruned once it has twice as many entries as the job keeps.
         let held = stage.history_when("j", |all| all.len() <= 60).await;
         assert!(held.len() >= 20, "{}", held.len());
         leader.resigns().await;
@@ -373,7 +373,7 @@ async fn a_run_that_is_often_interrupted_still_runs_and_the_next_counts_from_its
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
     let schedule = crate::scheduler::delay(PERIOD).unwrap();
-    // It marks itself as interrupted four times: once more than it is run again at once.
+    // The handler marks its run as interrupted four times. A run is started again at once only three times.
     let job = Job::new("j", schedule, move |tick: RunContext| {
         let starts = Arc::clone(&starts);
         async move {
@@ -413,7 +413,7 @@ async fn the_next_leader_reports_no_tick_as_missed_that_is_done() {
     }
 }
 
-/// The way in which a handler ends that marks its run as interrupted.
+/// The way in which a handler ends after it has marked its run as interrupted.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Ok,
@@ -425,7 +425,8 @@ enum Ending {
 const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
 
 impl Ending {
-    /// Returns a job whose first run is marked and then ends in this way. Later runs are counted, and return `Ok`.
+    /// Returns a job whose first run is marked as interrupted and then ends in the way of `self`. Later runs are
+    /// counted, and return `Ok`.
     fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
         let runs = Arc::clone(runs);
         let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: RunContext| {

@@ -1,4 +1,5 @@
-//! Leaders over memory nodes on the real clock: rules, requests, open runs, and the takeover from one leader to the next.
+//! Tests of leaders over memory nodes on the real clock: rules, requests, open runs, and the takeover by the next
+//! leader.
 
 mod ends;
 mod opened;

@@ -1,4 +1,4 @@
-//! Runs that are open to workers, as their leader ends them.
+//! Tests of how the leader ends runs that are open to workers.
 
 use crate::scheduler::leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never};
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A job for any worker that is due once. No worker of these tests executes it.
+/// Returns a job for any worker that is due once. No worker of these tests executes it.
 fn due_at(tick: WallTime, delivery: Delivery) -> Job {
     let job = Job::new("j", at(tick), |_| async { Ok::<(), String>(()) });
     job.placement(Placement::AnyWorker).delivery(delivery).misfire(Misfire::Skip)
 }
 
-/// A job for any worker that is due on request only.
+/// Returns a job for any worker that runs on request only.
 fn on_request() -> Job {
     Job::new("j", never(), |_| async { Ok::<(), String>(()) }).placement(Placement::AnyWorker)
 }
@@ -26,7 +26,7 @@ fn other_job() -> Job {
     Job::new("other", never(), |_| async { Ok::<(), String>(()) })
 }
 
-/// Waits until the open record of a run is in the ledger, and fits; returns the key of the run with it.
+/// Waits until the ledger has an open record for which `fits` is true. Returns the key of the run, and the record.
 async fn open_record(stage: &Stage, fits: impl Fn(&OpenRun) -> bool) -> (Arc<str>, OpenRun) {
     let env = stage.quorum.env();
     let deadline = env.now() + 15 * SECOND;
@@ -52,7 +52,7 @@ async fn highest_term(stage: &Stage, key: &str) -> u64 {
     records.filter(|(other, _)| **other == *key).map(|(_, record)| record.term.get()).max().unwrap()
 }
 
-/// Waits until a later term than `before` has written the run's record.
+/// Waits until a term later than `before` has written the run's record.
 async fn next_term_has(stage: &Stage, key: &str, before: u64) {
     let env = stage.quorum.env();
     let deadline = env.now() + 15 * SECOND;
@@ -107,7 +107,8 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
     first.crashes().await;
     let next = stage.candidate("b", &[other_job()]);
     next_term_has(&stage, &slot.run, term).await;
-    // Longer than the worker's claim and any look at the slot.
+    // The time is longer than the TTL of the worker's claim, and longer than the pause between two inspections of the
+    // slot.
     stage.quorum.env().sleep(4 * SECOND).await;
     let (_, still) = open_record(&stage, |_| true).await;
     assert_eq!(still.generation, 1, "its leader does not have the job");
@@ -125,7 +126,8 @@ async fn a_pause_a_cancellation_and_a_removal_end_an_open_run_once() {
         [RunOutcome::SkippedPaused, RunOutcome::Cancelled, RunOutcome::Cancelled].into_iter().enumerate()
     {
         let stage = Stage::new();
-        // Until then too few nodes remember the present time to tell that a request of it has no record yet.
+        // Before that time, too few nodes remember the present time. So they could not prove that a request made now
+        // has no record yet.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         let leader = stage.candidate("a", &[on_request()]);
         let trigger = stage.request(JobAction::Trigger { job: job() });

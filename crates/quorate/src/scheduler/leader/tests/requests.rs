@@ -1,4 +1,4 @@
-//! Requests to jobs while they run.
+//! Tests of requests to jobs while the jobs run.
 
 use crate::scheduler::leader::tests::stage::{
     Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused,
@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-/// A job that is not due, and records its runs.
+/// Returns a job that is not due during the test. It records its runs, each of which takes `takes`.
 fn idle(begun: &Begun, takes: std::time::Duration) -> Job {
     let begun = Arc::clone(begun);
     Job::new("j", never(), move |tick: RunContext| {
@@ -52,7 +52,8 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
     let next = stage.candidate("b", &jobs);
-    // A trigger runs in a pause too. By its end the leader has had time for a scheduled tick.
+    // A triggered run starts even during a pause. When it ends, the leader has had time for a scheduled tick too, which
+    // must not run.
     let trigger = stage.request(JobAction::Trigger { job: named("j") });
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =
@@ -67,7 +68,7 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     let span = spans.iter().find(|entry| entry.until.is_some()).expect("one entry for the pause");
     assert!(span.reason.contains("me@here"), "{span:?}");
     next.resigns().await;
-    // Neither leader catches up on a tick of the pause.
+    // Neither leader runs a catch-up for a tick of the pause.
     let last = stage.candidate("c", &jobs);
     let before = runs.load(Ordering::Relaxed);
     stage.when("it runs", || runs.load(Ordering::Relaxed) > before + 5).await;
@@ -130,9 +131,9 @@ async fn an_impossible_request_is_refused_with_the_reason() {
 async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let (stage, begun) = (Stage::new(), Begun::default());
-        // Before that no majority remembers the time of the request, and at-most-once runs nothing.
+        // Before this time no majority remembers the time of the request, so an at-most-once job would not run.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
-        // Its scheduled ticks are far apart, and the requested ones are in the past.
+        // The scheduled ticks of the job are far apart, and the requested ticks are in the past.
         let jobs = [idle(&begun, PERIOD / 2).delivery(delivery)];
         let span = 1_000_000 * SECOND;
         let ask = JobAction::Backfill {
@@ -244,7 +245,7 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
     accepted(&first.ask(&pause).await);
     accepted(&first.ask(&resume).await);
     first.resigns().await;
-    // As if the first leader had crashed before it answered.
+    // No request was answered, as if the first leader had crashed before it answered.
     let next = stage.candidate("b", &jobs);
     accepted(&next.ask(&pause).await);
     let answers = stage.ledger.read().await.unwrap();
@@ -260,7 +261,7 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
 
 #[tokio::test]
 async fn a_superseded_leader_does_not_keep_the_lease_for_its_active_runs() {
-    /// Records that it is dropped.
+    /// A value that sets the flag when it is dropped.
     struct Dropped(Arc<AtomicBool>);
     impl Drop for Dropped {
         fn drop(&mut self) {

@@ -1,11 +1,12 @@
-//! Many jobs under one leader. Each run of the tests has 300; the cost of ten thousand is measured by hand, in the release profile:
-//! `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture many_jobs`.
+//! Tests of many jobs under one leader. Each run of the tests has 300 jobs. The cost of ten thousand jobs is measured
+//! by hand, in the release profile: `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture
+//! many_jobs`.
 
 use crate::scheduler::leader::tests::stage::{SECOND, Stage};
 use crate::scheduler::{Job, Misfire, RunOutcome, every};
 use std::time::Duration;
 
-/// Returns the processor time of this process, in seconds.
+/// Returns the processor time that this process has used, in seconds.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -17,7 +18,7 @@ fn processor() -> f64 {
 async fn many_jobs_all_run_under_one_leader_and_the_next() {
     let asked_for: Option<u64> = std::env::var("QUORATE_JOBS").ok().map(|text| text.parse().unwrap());
     let number = asked_for.unwrap_or(300);
-    // Each job is due once in a round, at its own time.
+    // Each job is due once in each round, at a time of its own.
     let round = if asked_for.is_some() { 20 * SECOND } else { 2 * SECOND };
     let stage = Stage::new();
     let env = stage.quorum.env().clone();

@@ -28,7 +28,7 @@ pub(in crate::scheduler) fn often() -> Schedule {
     every(PERIOD).unwrap()
 }
 
-/// A schedule that is not due while a test runs.
+/// Returns a schedule that is not due while a test runs.
 pub(in crate::scheduler) fn never() -> Schedule {
     every(1_000_000 * SECOND).unwrap()
 }
@@ -93,7 +93,7 @@ impl Stage {
         history
     }
 
-    /// Waits until a job's history fulfils `enough`, and returns it.
+    /// Waits until `enough` is true for a job's history, and returns the history.
     pub(in crate::scheduler) async fn history_when(
         &self,
         job: &str,
@@ -129,7 +129,8 @@ impl Stage {
 }
 
 impl Candidate {
-    /// Sends a request until a leader answers: one whose term has just begun or ended may not.
+    /// Sends a request repeatedly until a leader answers. A leader whose term has just begun or ended may give no
+    /// answer.
     pub(in crate::scheduler) async fn ask(&self, request: &JobRequest) -> JobResponse {
         let env = self.quorum.env();
         let deadline = env.now() + 10 * SECOND;
@@ -147,7 +148,7 @@ impl Candidate {
         }
     }
 
-    /// Resigns, and waits until all its tasks have ended.
+    /// Lets the candidate resign, and waits until all its tasks have ended.
     pub(in crate::scheduler) async fn resigns(self) {
         self.stop.cancel();
         self.run.await.expect("no panic").expect("a shutdown is Ok");
@@ -155,7 +156,7 @@ impl Candidate {
         assert_eq!(self.quorum.env().tasks_alive(), 0);
     }
 
-    /// Drops all its tasks at once, as a crash would: nothing more is written.
+    /// Drops all tasks of the candidate at once, as a crash would. The candidate writes no further record.
     pub(in crate::scheduler) async fn crashes(self) {
         drop(self.run);
         self.quorum.close().await;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-/// Sunday is 1, as in the `cron` crate.
+/// Monday in the numbering of the `cron` crate, in which Sunday is 1.
 const MONDAY: u32 = 2;
 const FRIDAY: u32 = 6;
 /// The possible lengths of a month.
@@ -77,8 +77,8 @@ impl Days {
         Self { days: BTreeSet::from([day]), weekdays: weekdays.collect(), length }
     }
 
-    /// Returns the `day`th if it is a working day, else the working day beside it. If that is in another month, returns the
-    /// working day on the other side.
+    /// Returns the `day`th if it is a working day, else the working day next to it. If that day is in another month,
+    /// returns the nearest working day in the opposite direction.
     fn working_near(day: u32, length: Option<u32>) -> [Self; 3] {
         let saturday = if day > 1 { (day - 1, FRIDAY) } else { (day + 2, MONDAY) };
         let sunday = if length == Some(day) { (day - 2, FRIDAY) } else { (day + 1, MONDAY) };

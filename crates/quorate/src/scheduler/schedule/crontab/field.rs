@@ -1,4 +1,4 @@
-//! Parses one field of a line into its values.
+//! Parses one field of a cron line into its values.
 
 use crate::scheduler::schedule::{crontab::days::Days, error::shown};
 use std::collections::BTreeSet;
@@ -17,9 +17,9 @@ pub(super) struct Field {
     pub(super) most: u32,
     /// The full names of the values, in order from `least`. Three letters of a name suffice.
     names: &'static [&'static str],
-    /// The text that the error for a number out of bounds ends with.
+    /// The text at the end of the error for a number out of bounds.
     hint: &'static str,
-    /// The special forms of the field.
+    /// The special forms that the field accepts, as a text for errors.
     also: &'static str,
 }
 
@@ -57,7 +57,7 @@ const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursd
 #[derive(Debug)]
 pub(super) struct InvalidItem {
     pub(super) value: String,
-    /// The reason, and the fix.
+    /// The reason why the part is invalid, and the fix.
     pub(super) reason: String,
 }
 
@@ -269,7 +269,7 @@ impl Dialect {
     }
 }
 
-/// Parses a number of digits, without a sign.
+/// Parses a number that consists of digits only, without a sign.
 fn whole(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -13,17 +13,17 @@ fn error_of(text: &str) -> String {
     }
 }
 
-/// A line of six or seven fields, as the `cron` crate reads it.
+/// Returns a line of six or seven fields, as the `cron` crate reads it.
 fn crate_line(text: &str) -> Line {
     Line::from(&::cron::Schedule::from_str(text).unwrap())
 }
 
-/// A date's midnight in seconds, as if UTC.
+/// Returns the midnight at which a date begins, in seconds since the epoch, as if local time were UTC.
 fn midnight(date: Date) -> i64 {
     date.to_zoned(TimeZone::UTC).unwrap().timestamp().as_second()
 }
 
-/// The date of a local time.
+/// Returns the date of a local time, which is given in seconds since the epoch as if it were UTC.
 fn date_of(local: i64) -> Date {
     TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(local).unwrap()).date()
 }
@@ -111,7 +111,7 @@ fn a_line_that_the_crate_has_parsed_means_the_same_here() {
     }
 }
 
-/// The days of 2027 and 2028 (a leap year) at which a line of midnights is due, as `month-day`.
+/// Returns the days of 2027 and 2028 (a leap year) at which a line that is due at midnight has ticks, as `month-day`.
 fn days_due(line: &str, year: i16) -> String {
     let times = read(line).unwrap();
     let due = std::iter::successors(times.next(midnight(date(year, 1, 1)) - 1), |at| times.next(*at));
@@ -140,7 +140,7 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
             2027,
             "01-01 02-01 03-01 04-01 05-03 06-01 07-01 08-02 09-01 10-01 11-01 12-01".to_owned(),
         ),
-        // Of 2027: 28 February is a Sunday; 31 January and 31 October too, 31 July a Saturday.
+        // In 2027, 28 February, 31 January and 31 October are Sundays, and 31 July is a Saturday.
         ("0 0 31W * *", 2027, "01-29 03-31 05-31 07-30 08-31 10-29 12-31".to_owned()),
         ("0 0 28W 2 *", 2027, "02-26".to_owned()),
         ("0 0 15w 5,8 *", 2027, "05-14 08-16".to_owned()),
@@ -152,7 +152,8 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
         ("0 0 0 ? 1-3 6L", 2027, "01-29 02-26 03-26".to_owned()),
         ("0 0 1,L 1-2 *", 2027, "01-01 01-31 02-01 02-28".to_owned()),
         ("0 0 * 1 mon,sunL", 2027, "01-04 01-11 01-18 01-25 01-31".to_owned()),
-        // Either day field matches in the crontab dialect; both must match in the other one.
+        // In the crontab dialect, a day is due if either day field matches. In the dialect of the `cron` crate, both
+        // must match.
         ("0 0 L 1 mon#1", 2027, "01-04 01-31".to_owned()),
         ("0 0 0 L * sun", 2027, "01-31 02-28 10-31".to_owned()),
         ("0 0 0 LW * friL", 2027, "01-29 02-26 04-30 07-30 10-29 12-31".to_owned()),
