@@ -83,8 +83,8 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
-    // The markers name the allowance of the bench's workers. So the markers are deleted, and these workers
-    // mark the servers again and wait.
+    // The markers name the allowance of other workers. So the markers are deleted, and these workers mark the
+    // servers again and wait.
     bench.servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
     let reckless = |setup| QuorumConfig { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;

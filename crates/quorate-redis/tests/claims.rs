@@ -40,8 +40,8 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(TTL).max_attempts(3)
 }
 
-/// The body of a worker process. It claims a message, and reports the claim. Then an order on its standard
-/// input tells it to abandon or to complete the claim. At the end it reports the result.
+/// The body of a worker process. It claims a message, and reports the claim. Then it waits for an order on
+/// its standard input, and abandons or completes the claim. At the end it reports the result.
 #[test]
 #[ignore = "the other tests of this file run it"]
 fn worker_process() {
