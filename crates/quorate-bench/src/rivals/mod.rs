@@ -120,7 +120,8 @@ pub(crate) struct Cycles {
     pub(crate) failed: u64,
 }
 
-/// Runs `tasks` tasks that acquire and release a resource each, until `length` has passed.
+/// Runs `tasks` tasks, each of which acquires and releases its own resource, until `length` has
+/// passed.
 pub(crate) async fn cycle(rival: &Arc<Rival>, tasks: usize, length: Duration) -> Cycles {
     let until = now() + length;
     let task = |number: usize| {

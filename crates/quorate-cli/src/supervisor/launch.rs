@@ -21,13 +21,15 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// A supervisor process that has not yet reported that the command runs. Dropping it sends a deadline that has passed.
+/// A supervisor process that has not yet reported that the command runs. Dropping this value sends a deadline
+/// that has passed.
 pub(super) struct Unstarted(pub(super) Option<UnixStream>);
 
 impl Drop for Unstarted {
     fn drop(&mut self) {
         if let Some(socket) = &self.0 {
-            // If the message cannot be sent, the supervisor sees the end of the stream, or its own deadline.
+            // If the message cannot be sent, the supervisor process ends the command at the end of the
+            // stream, or at its own deadline.
             let _ = socket.try_write(&wire::line(&NOW));
         }
     }
