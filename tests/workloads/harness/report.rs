@@ -56,8 +56,8 @@ impl Durations {
         self.0.len()
     }
 
-    /// Returns the smallest duration that at least `per_mille` of a thousand durations do not exceed. Returns
-    /// `None` if there are no durations.
+    /// Returns the duration that `per_mille` per mille of the durations do not exceed. Returns `None` if
+    /// there are no durations.
     pub(crate) fn quantile(&self, per_mille: usize) -> Option<Duration> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
