@@ -141,7 +141,7 @@ pub(crate) async fn close(stage: &Stage) -> bool {
         return false;
     }
     stage.closed.set(true);
-    // The close goes on once it has begun, even if its future is dropped.
+    // The close continues once it has begun, even if its future is dropped.
     stage.soon("loss of what it held", SOON, lost.cancelled()).await;
     assert!(lease.fencing_token().is_err());
     cut.is_some()
@@ -383,7 +383,7 @@ pub(crate) async fn drain(stage: &Stage) -> bool {
     let run = stage.env.spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.env.sleep(700 * MS).await;
     let finished = stage.cut(handle.drain()).await.is_some();
-    // The drain goes on whether or not its future was cut short, and can be awaited again.
+    // The drain continues whether or not its future was cut short, and can be awaited again.
     handle.drain().await;
     assert!(!works.load(Ordering::Relaxed) && election.term().is_none());
     assert!(matches!(run.await, Ok(Ok(()))));

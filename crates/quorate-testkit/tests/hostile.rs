@@ -73,7 +73,7 @@ async fn acquire(quorum: &Quorum) -> Lease {
     soon(quorum.lock("r").ttl(TTL).acquire()).await.unwrap()
 }
 
-/// Three honest nodes of five are enough, whatever the others answer.
+/// Three honest nodes of five are enough, whatever the other two nodes answer.
 async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
     let cluster = Cluster::new(3, hostile);
     let mut last = None;

@@ -197,7 +197,7 @@ fn the_table_holds_and_the_reference_agrees() {
 }
 
 /// Checks, in at least four zones, that each rule differs from vixie in every case in which the table at
-/// [`Dst`] says so.
+/// [`Dst`] states a difference.
 #[test]
 fn each_rule_has_cases_in_which_it_matters() {
     for (at, rule) in Dst::ALL.into_iter().enumerate().skip(1) {

@@ -29,17 +29,17 @@ const LAST_EVENT: Duration = Duration::from_millis(500);
 ///
 /// A leader decides by the records of the nodes that answer its seal. This rule leads to all excuses:
 ///
-/// * A tick may be *unknown* to a leader. This is the case if, when the leader had to start the tick, too few
-///   nodes could answer and had kept their data since the tick and since the end of the term before. Too few
+/// * A tick may be *unknown* to a leader. This is the case if too few nodes could answer when the leader had
+///   to start the tick, and had kept their data since the tick and since the end of the term before. Too few
 ///   means fewer than a majority. (With the data a job's registration is lost; ticks before the next one
 ///   belong to no registration.) Then an at-most-once tick need not start, and an at-least-once tick need not
 ///   be done. One node that lost its data is no excuse while a majority of the others answers. Several nodes
 ///   that lost their data one after the other are no excuse if a leader in between knew the tick.
-/// * An at-most-once tick need not start if its leader recorded the start and then lost its term, within
-///   [`TO_START`] of the time at which it could start the tick.
-/// * An at-least-once tick may start again if fewer than a majority of the nodes could take the record of its
-///   end, kept their data since, and could answer the new leader. It may also start again if the process that
-///   starts it was paused before the record.
+/// * An at-most-once tick need not start if its leader recorded the start and then lost its term. The
+///   loss must come within [`TO_START`] of the time at which the leader could start the tick.
+/// * An at-least-once tick may start again if the new leader may not know its end. That is, fewer than a
+///   majority of the nodes could take the record of the end, kept their data since, and could answer the new
+///   leader. It may also start again if the process that starts it was paused before the record.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     /// The wall clock and the boot clock at one moment.

@@ -28,8 +28,8 @@
 //!
 //! # Mechanism
 //!
-//! [`Supervisor::start`] runs this same binary as `quorate __supervisor`, in its own process group, so that a
-//! Ctrl-C or a signal to the group of this process does not reach it. The supervisor process starts the
+//! [`Supervisor::start`] runs this same binary as `quorate __supervisor`, in its own process group. So a
+//! Ctrl-C, or a signal to the group of this process, does not reach it. The supervisor process starts the
 //! command in another group, and listens on a socket for new deadlines. Deadlines are times of the boot
 //! clock, so a late message cannot extend one. The group gets SIGTERM at step-down, at
 //! [`Deadline::step_down`], or when the socket closes because this process has ended. It gets SIGKILL at
@@ -43,7 +43,7 @@
 //! The command and the supervisor process do not inherit `QUORATE_NODES`, which may contain passwords. They inherit no
 //! ignored SIGCHLD and no blocked signals: [`main`] and the program reset these.
 //!
-//! If the command ends by itself and leaves other processes of its group behind (`sh -c 'sleep 1000 &'`), the
+//! The command may end by itself and leave other processes of its group behind (`sh -c 'sleep 1000 &'`). The
 //! supervisor process ends these, too, with SIGTERM and soon after with SIGKILL, because the lease is about
 //! to be released.
 //!
