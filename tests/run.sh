@@ -36,12 +36,14 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo -n "$@"; else return 1; fi
 }
 
-# has PROGRAM: whether the program is on the path. Debian installs PostgreSQL outside of the path, with one folder for each version.
+# has PROGRAM: whether the program is on the path. Debian installs PostgreSQL outside of the path, with one folder for
+# each version.
 has() {
     command -v "$1" >/dev/null || { [ "$1" = postgres ] && compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
 }
 
-# install PROGRAM APT DNF APK BREW PACMAN: installs the program with the package manager of this machine, by its package name there.
+# install PROGRAM APT DNF APK BREW PACMAN: installs the program with the package manager of this machine, by its
+# package name there.
 install() {
     has "$1" && return
     say "installing $1"
@@ -63,8 +65,8 @@ install() {
     }
 }
 
-# heeding COMMAND…: runs the command with the default actions for HUP, INT and QUIT. A shell's background job and nohup ignore some of
-# these signals, and all processes that the tests start would inherit that.
+# heeding COMMAND…: runs the command with the default actions for HUP, INT and QUIT. A shell's background job and
+# nohup ignore some of these signals, and all processes that the tests start would inherit that.
 heeding() {
     if env --default-signal=HUP,INT,QUIT true 2>/dev/null; then
         env --default-signal=HUP,INT,QUIT "$@"
@@ -153,7 +155,8 @@ cargo fmt --all --check
 say "lints"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 
-# tests/dependencies.rs also checks the licences, versions and sources. Advisories need RustSec's database from the network.
+# tests/dependencies.rs also checks the licences, versions and sources. Advisories need RustSec's database from the
+# network.
 if cargo deny --version >/dev/null 2>&1; then
     say "dependencies"
     cargo deny check
@@ -170,7 +173,8 @@ done
 clients_for_interop
 
 say "tests, and the examples in the documentation"
-# Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them faster.
+# Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them
+# faster.
 RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
     heeding cargo test --workspace --all-features
 
