@@ -1,4 +1,4 @@
-//! A batch of notifications is taken from a table by one of several workers, in one round trip a batch.
+//! Several workers claim notifications from a table in batches, with one round trip for each batch.
 
 use quorate::claim::{ClaimOutcome, Claims};
 use quorate_examples::{Failure, quorum};
@@ -10,7 +10,7 @@ use std::{
 const ROWS: usize = 100;
 const BATCH: usize = 25;
 
-/// The outbox: how often each notification was sent.
+/// The outbox. It counts how often each notification was sent.
 #[derive(Clone, Default)]
 struct Table(Arc<Mutex<BTreeMap<String, u32>>>);
 
@@ -42,7 +42,7 @@ async fn worker(name: &'static str, table: Table) -> Result<(), Failure> {
                     claim.complete("sent").await?;
                     sent += 1;
                 }
-                // Another worker claims it, or has completed it.
+                // Another worker has claimed the notification, or has completed it.
                 _ => continue,
             }
         }

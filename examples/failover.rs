@@ -1,5 +1,5 @@
-//! Failover: three copies of a service, of which one works. The work fails again and again, and a copy goes on each time:
-//! a copy whose work failed has released the lease, and campaigns again after a pause.
+//! Failover: one of three copies of a service works. Each time its work fails, the copy releases the lease,
+//! and another copy takes over. The copy whose work failed campaigns again after a pause.
 
 use quorate::{
     election::{Election, Term},
@@ -14,7 +14,8 @@ async fn serve(name: &'static str, term: Term) -> Result<(), Failure> {
     println!("{name} leads, term {}", term.token());
     let env = term.quorum().env().clone();
     for beat in 0.. {
-        // Before a write to the outside: is the term still ours? Pass the token on to the sink.
+        // Before a write to an external system, check that the term is still held. Pass the token on to the
+        // sink.
         let token = term.fencing_token()?;
         println!("  {name} writes beat {beat} under token {token}");
         if beat == 2 {
@@ -33,7 +34,7 @@ async fn copy(name: &'static str, quorum: Quorum, shutdown: CancellationToken) {
     let election = election.restart_backoff(Duration::from_millis(300), Duration::from_secs(5));
     let ended = election.run(|term| serve(name, term)).until(shutdown.cancelled_owned()).await;
     println!("{name} ended: {ended:?}");
-    // Sends what is left to send, and ends every task.
+    // Sends the pending requests, and ends every task.
     quorum.close().await;
 }
 

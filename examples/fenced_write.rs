@@ -1,11 +1,11 @@
-//! A sink that refuses an old fencing token: the answer to a holder that is paused between its look and its
-//! write, which no lock can prevent.
+//! A sink that refuses an old fencing token. It protects from a holder that is paused between the check of
+//! its lease and its write. No lock can prevent that case.
 
 use quorate::node::FencingToken;
 use quorate_examples::{Failure, quorum};
 use std::time::Duration;
 
-/// A store outside, which keeps the newest token it has seen in the same transaction as the value.
+/// An external store. It stores the newest token that it has seen in the same transaction as the value.
 #[derive(Default)]
 struct Store {
     newest: FencingToken,
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Failure> {
     let (a, b) = (quorum("a")?, quorum("b")?);
     let mut store = Store::default();
 
-    // A looks at its lease, and is paused before it writes: for longer than the lease lives.
+    // A checks its lease, and is paused before it writes, for longer than the lease lasts.
     let paused = a.lock("invoice-42").ttl(Duration::from_millis(500)).auto_extend(false).acquire().await?;
     let looked = paused.fencing_token()?;
     paused.lost_token().cancelled().await;
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Failure> {
     let lease = b.lock("invoice-42").acquire().await?;
     store.write("by B", lease.fencing_token()?)?;
 
-    // A wakes up and writes with the token of its look.
+    // A continues, and writes with the token from its check.
     let refused = store.write("by A", looked).err().ok_or("the store took an old token")?;
     println!("A's late write is refused: {refused}");
     println!("the value is {:?}", store.value);

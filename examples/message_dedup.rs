@@ -1,4 +1,4 @@
-//! Three consumers that all see every message; each message is handled by one.
+//! Three consumers that all see every message. Only one consumer handles each message.
 
 use quorate::claim::{Claims, Processed};
 use quorate_examples::{Failure, quorum};
@@ -13,7 +13,8 @@ async fn consumer(name: &'static str, handled: Arc<Mutex<Vec<String>>>) -> Resul
         let outcome = claims.process(&id, |claim| {
             let (id, handled) = (id.clone(), Arc::clone(&handled));
             async move {
-                // Compare the token in the sink's own transaction: a claim alone is not exactly once.
+                // Compare the token in the sink's own transaction: a claim alone does not guarantee
+                // exactly-once effects.
                 let token = claim.fencing_token()?;
                 println!("{name} handles {id} under token {token}");
                 handled.lock().unwrap_or_else(PoisonError::into_inner).push(id);

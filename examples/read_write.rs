@@ -1,6 +1,7 @@
-//! Many copies read a snapshot, one at a time rebuilds it, and reads on as soon as it has: a read-write lock.
+//! A read-write lock. Many copies of a service read a snapshot. One copy at a time rebuilds the snapshot, and
+//! continues as a reader as soon as it has finished.
 //!
-//! The writer waits in turn (`fair`), so that readers who come all the time cannot keep it away.
+//! The writer waits in turn (`fair`), so that readers that arrive all the time cannot keep it from acquiring.
 
 #![expect(clippy::disallowed_methods, reason = "main awaits the tasks; a service has its own")]
 
@@ -30,7 +31,7 @@ async fn main() -> Result<(), Failure> {
                 let first = snapshot.load(Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 let second = snapshot.load(Ordering::Relaxed);
-                // What was read counts only if the lease held until here.
+                // The result of the read is valid only if the lease was held until here.
                 if lease.ensure_held().is_ok() && first != second {
                     return Err(Failure::from("another worker wrote during the read"));
                 }
@@ -42,7 +43,8 @@ async fn main() -> Result<(), Failure> {
         }));
     }
 
-    // A third rebuilds it, and reads on without letting another writer in between.
+    // A third copy rebuilds the snapshot. It then continues as a reader, so that no other writer acquires in
+    // between.
     let writer = quorum("writer")?;
     for version in 1..=3 {
         let lock = writer.lock("snapshot").fair(Duration::from_millis(50));

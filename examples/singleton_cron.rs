@@ -25,11 +25,13 @@ async fn beat(name: &'static str, runs: Runs, tick: RunContext) -> Result<(), Fa
 async fn copy(name: &'static str, runs: Runs, shutdown: CancellationToken) -> Result<(), Failure> {
     let quorum = quorum(name)?;
     let hour = Duration::from_secs(3600);
-    // At three in the morning in Kyiv. If no copy could run it then, it runs once within the hour.
+    // The job is due at three in the morning in Kyiv. If no copy could run it then, it runs once within the
+    // hour.
     let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
     let nightly =
         Job::new("nightly", nightly, |_| async { Ok::<(), Failure>(()) }).misfire(Misfire::run_once(hour));
-    // Five times a second: ticks that a handover misses get a catch-up run, and ticks that may have run do not run again.
+    // The job is due five times a second. Ticks that a handover misses get a catch-up run. Ticks that may
+    // have run do not run again.
     let beat =
         Job::new("beat", every(Duration::from_millis(200))?, move |tick| beat(name, Arc::clone(&runs), tick))
             .misfire(Misfire::run_all(Duration::from_secs(60)))
@@ -45,7 +47,7 @@ async fn main() -> Result<(), Failure> {
     let (runs, env) = (Runs::default(), Env::system());
     let (first, others) = (CancellationToken::new(), CancellationToken::new());
     let story = async {
-        // One copy is stopped in the middle; if it led, another goes on.
+        // One copy is stopped in the middle. If it was the leader, another copy takes over.
         env.sleep(Duration::from_millis(1500)).await;
         first.cancel();
         env.sleep(Duration::from_millis(1500)).await;

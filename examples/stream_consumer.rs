@@ -1,6 +1,8 @@
-//! Three consumers of one Redis stream, of which one ends in mid-message; each order is shipped once.
+//! Three consumers of one Redis stream. One of them ends in the middle of a message, and each order is
+//! shipped once.
 //!
-//! The stream is on a broker, an ordinary Redis: the one at `BROKER=redis://…`, or else one that is started for this.
+//! The stream is on a broker, which is an ordinary Redis server: the server at `BROKER=redis://…`, or a
+//! server that this example starts.
 
 use quorate::claim::{
     Claims,
@@ -19,13 +21,14 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 const ORDERS: usize = 30;
-/// The consumer of a pending entry is taken for dead once no consumer has touched the entry for this long.
+/// The consumer of a pending entry is assumed to be dead after no consumer has touched the entry for this
+/// time.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Default)]
 struct Shop {
     shipped: Arc<Mutex<Vec<String>>>,
-    /// Fires when all have been shipped.
+    /// Cancelled once all orders have been shipped.
     all: CancellationToken,
 }
 
@@ -39,7 +42,7 @@ impl Shop {
     }
 }
 
-/// Where there is a `doom`, the consumer meets it in the middle of its fifth order.
+/// Runs a consumer. If there is a `doom`, the consumer ends in the middle of its fifth order.
 async fn consumer(
     name: &'static str,
     (broker, stream): (&str, &str),
@@ -61,7 +64,8 @@ async fn consumer(
                 doom.cancel();
                 std::future::pending::<()>().await;
             }
-            // Compare the token in the sink's own transaction: a claim alone is not exactly once.
+            // Compare the token in the sink's own transaction: a claim alone does not guarantee exactly-once
+            // effects.
             let token = order.fencing_token()?;
             println!("{name} ships {} under token {token}", order.message().id()?);
             shop.ship(order.message().id()?);
@@ -101,7 +105,7 @@ async fn main() -> Result<(), Failure> {
     }
     let shop = Shop::default();
     let (place, doom) = ((&*broker, &*stream), CancellationToken::new());
-    // Dropped with messages in hand, as those of a process that is killed.
+    // The consumer is dropped while it handles messages, as if its process had been killed.
     let dies = async {
         tokio::select! { biased;
             () = doom.cancelled() => Ok(()),

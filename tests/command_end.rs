@@ -1,5 +1,5 @@
-//! Commands end with their lease, whatever their parent did: it ignored or blocked signals, or stopped processes.
-//! Commands may also change their user or leave their process group.
+//! Commands end with their lease, whatever their parent process did: it ignored or blocked signals, or
+//! stopped processes. The same holds for commands that change their user or leave their process group.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The user as which the program runs, who may not signal processes of root.
+/// The unprivileged user that runs the program. This user has no right to signal processes of root.
 const NOBODY: u32 = 65_534;
 
 /// Three nodes that vote, and the program.
@@ -108,7 +108,7 @@ fn a_parent_that_ignores_sigchld_hides_neither_the_end_nor_the_exit_status() {
     let exec = |script: &str| bench.start(through(&IGNORE_CHILDREN, &bench.exec(&options, script)));
     exec("exit 5").wait(PATIENCE).expect(5);
     exec("kill -TERM $$").wait(PATIENCE).expect(143);
-    // The command starts with the default action: the ends of its own children are observed, too.
+    // The command starts with the default action for SIGCHLD, so it observes the ends of its own children.
     let ignored = exec("grep SigIgn /proc/self/status").wait(PATIENCE).expect(0).stdout;
     let mask = ignored.split_whitespace().last().and_then(|mask| u64::from_str_radix(mask, 16).ok());
     assert_eq!(mask.map(|mask| mask & (1 << 16)), Some(0), "{ignored}");
@@ -151,7 +151,7 @@ fn stopped_past_the_ttl_together_with_its_supervisor_exec_does_not_report_succes
     let supervisor = bench.supervisor("pid", &exec);
     exec.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
-    // Another holder runs at the same time as the command.
+    // Another holder now runs at the same time as the first command.
     let list = bench.nodes.list();
     let other = ["exec", "--nodes", &list, "--lock", "job", "--", "true"];
     bench.program.run(other).expect(0);
@@ -201,7 +201,7 @@ fn a_signal_that_ends_the_command_ends_what_left_its_group_before_the_lock_is_fr
     for (name, number, code) in
         [("TERM", Signal::TERM, 143), ("INT", Signal::INT, 130), ("HUP", Signal::HUP, 129)]
     {
-        // Inside a shell's background job INT is ignored; the command itself waits in the foreground.
+        // A background job of a shell ignores INT. So the command itself waits in the foreground.
         let script = format!(
             "setsid sh -c 'trap \"\" HUP INT TERM; echo $$ > stray-{name}.new; mv stray-{name}.new stray-{name}; \
              while :; do sleep 0.1; done' & until [ -e stray-{name} ]; do sleep 0.01; done; \
@@ -236,7 +236,8 @@ fn the_number_of_a_group_stays_taken_until_the_group_is_empty() {
     let (leader, kid) = (bench.pid("pid"), bench.pid("kid"));
     let (mut ended, mut looks) = (false, 0);
     until("end of the group", PATIENCE, || {
-        // In this order: if a child lives now, the number was taken by its group at any earlier time.
+        // The order matters: `/proc` is read first. If the child still lives afterwards, its group existed at
+        // that time, so the process id had to be taken.
         let taken = Path::new(&format!("/proc/{leader}")).exists();
         let lives = is_alive(kid);
         ended |= !is_alive(leader);
@@ -353,7 +354,7 @@ impl Unprivileged {
 }
 
 impl Drop for Unprivileged {
-    /// Kills the processes of root, also if the test has failed.
+    /// Kills the processes of root, even if the test has failed.
     fn drop(&mut self) {
         if let Ok(pid) = self.bench.program.read("pid").trim().parse() {
             drop(Reaped(pid));
@@ -361,7 +362,7 @@ impl Drop for Unprivileged {
     }
 }
 
-/// Reports the reason for which a test cannot run here; in CI that is a failure.
+/// Reports why a test cannot run here. In CI that is a failure.
 fn skip<T>(why: &str) -> Option<T> {
     assert!(std::env::var_os("CI").is_none(), "this must not be skipped in CI: {why}");
     eprintln!("SKIPPED: {why}");
@@ -378,11 +379,11 @@ fn a_lease_is_not_released_while_a_command_runs_that_cannot_be_ended() {
     let root = Reaped(bench.pid("pid"));
     exec.signal(Signal::TERM);
     exec.until_it_says("SIGTERM");
-    // The signal did not reach it, and exec reports that; the lease is kept as long as both run.
+    // SIGTERM did not reach the command, and `exec` reports that. The lease is kept as long as both run.
     assert!(exec.stderr().contains("root"), "{}", exec.stderr());
     assert!(is_alive(root.0), "the command was ended: nothing was shown");
     bench.try_lock().expect(75);
-    // Two of three nodes lose their data: the lease is lost, and the command cannot be ended.
+    // Two of three nodes lose their data: the lease is lost, and `exec` cannot end the command.
     bench.nodes[0].flushall();
     bench.nodes[1].flushall();
     let ended = exec.wait(PATIENCE).expect(70);
@@ -434,7 +435,8 @@ fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_ca
     let ended = daemon.wait(PATIENCE).says(&["not released", "user root"]);
     let resigned = now();
     assert!(is_alive(root), "the command was ended, nothing was shown: {ended}");
-    // The last extension was at most a third of the TTL before SIGTERM, and the grace of 2.4 s was used up.
+    // The last extension was at most a third of the TTL before SIGTERM, and the command used up its grace
+    // period of 2.4 s.
     let rival = format!("{head}[[job]]\nname = \"other\"\nevery = \"1h\"\ncommand = [\"true\"]\n");
     let rival = bench.program.start(["run", "--config", &bench.program.write("rival.toml", &rival)]);
     rival.until_it_says("elected");

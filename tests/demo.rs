@@ -1,4 +1,4 @@
-//! `quorate demo`: its figures are as promised, and no process or file of it remains.
+//! `quorate demo`: its figures meet the guarantees, and none of its processes and files remains.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests")]
 
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// The TTL of the demo's leases.
 const LEASE_MS: f64 = 2000.0;
 
-/// Runs one demo at a time: failovers are timed.
+/// Runs one demo at a time, because the demo measures the time of failovers.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -52,7 +52,7 @@ fn pids(said: &str) -> Vec<Pid> {
     named.map(|pair| Pid::from_raw(pair[1].parse().unwrap()).unwrap()).collect()
 }
 
-/// Returns the processes that work in `dir`: servers and their supervisors.
+/// Returns the processes that have `dir` as their working directory: servers and their supervisors.
 fn inside(dir: &Path) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let cwd = |process: &fs::DirEntry| fs::read_link(process.path().join("cwd")).ok();
@@ -90,7 +90,8 @@ fn check(output: &Output, said: &str, nodes: &str) {
     for zero in ["/ticks/started_twice", "/ticks/missed", "/messages/processed_twice"] {
         assert_eq!(number(&page, zero), 0.0, "{zero}\n{said}");
     }
-    // Ten seconds with four ticks per second, and a batch of messages with each.
+    // The demo takes about ten seconds, with four ticks per second, and a batch of messages with
+    // each tick.
     assert!(number(&page, "/ticks/due") > 30.0, "{page}");
     let cut = number(&page, "/ticks/due") - number(&page, "/ticks/started");
     assert!(cut <= number(&page, "/ticks/interrupted") && cut <= 1.0, "{page}");

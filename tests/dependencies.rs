@@ -1,7 +1,7 @@
-//! Holds the dependencies to `deny.toml`: licences, duplicate versions and sources.
+//! Checks the dependencies against `deny.toml`: licences, duplicate versions and sources.
 //!
-//! `cargo deny check` does the same and also consults RustSec's database of advisories, which needs the network. This test needs
-//! neither, so that it runs everywhere.
+//! `cargo deny check` does the same. It also consults RustSec's database of advisories, which needs the
+//! network. This test needs neither that program nor the network, so it runs everywhere.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -29,7 +29,8 @@ struct Bans {
     skip: Vec<Skip>,
 }
 
-/// A version that is permitted beside another one of the same crate: `NAME@VERSION`, where `VERSION` may be a prefix.
+/// A version that is permitted in addition to another version of the same crate: `NAME@VERSION`, where
+/// `VERSION` may be a prefix.
 #[derive(Deserialize)]
 struct Skip {
     #[serde(rename = "crate")]
@@ -135,11 +136,11 @@ fn objections(policy: &Policy, packages: &[Package]) -> Vec<String> {
     objections
 }
 
-/// Returns whether an SPDX expression can be satisfied with the allowed licences. `OR` binds weaker than `AND`; a licence with an exception
-/// counts as the licence.
+/// Returns whether an SPDX expression can be satisfied with the allowed licences. `OR` binds weaker than
+/// `AND`. A licence with an exception counts as that licence without the exception.
 fn is_permitted(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let expression = expression.replace('/', " OR ");
-    // Parentheses occur around alternatives only: `(A OR B) AND C` is satisfied if each side of AND is.
+    // Parentheses occur only around alternatives: `(A OR B) AND C` is satisfied if each side of AND is.
     if let Some((left, right)) = split_outside(&expression, " AND ") {
         return is_permitted(left, allowed) && is_permitted(right, allowed);
     }

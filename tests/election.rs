@@ -112,7 +112,7 @@ fn invalid_requests_are_refused_and_write_nothing() {
     assert!(none.stdout.contains("x: no node stores a holder"), "{none}");
     let none = program.run(["lock", "show", "--nodes", &nodes.list(), "x"]).expect(1);
     assert!(none.stdout.contains("x: no node stores a holder"), "{none}");
-    // No worker was elected and nothing was written: the cluster is as new as before.
+    // No worker was elected and no node was written to, so the cluster is as new as before.
     for index in 0..3 {
         assert_eq!(nodes[index].command(&["DBSIZE"]), "0");
     }
@@ -127,12 +127,13 @@ fn invalid_requests_are_refused_and_write_nothing() {
     }
 }
 
-/// The failure of a round is reported with the nodes that failed in it, even if every node votes by its last state.
+/// The failure of a round is reported with the nodes that failed in that round, even if the last known state
+/// of every node is that it votes.
 #[test]
 fn a_failed_round_is_not_explained_by_the_votes_of_the_nodes() {
     let program = program();
     let nodes = Nodes::admitted(3, &program, &[]);
-    // Every request of the scripts fails, while the handshake succeeds and the nodes are trusted.
+    // Every request of the scripts fails, although the handshake succeeds and the nodes are trusted.
     for index in 0..3 {
         nodes[index].command(&["HSET", "quorate:x", "field", "value"]);
     }
@@ -168,7 +169,8 @@ fn a_lock_is_released_from_the_holder_that_is_shown_and_only_with_force() {
     );
     assert_eq!(nodes[0].command(&["EXISTS", "quorate:x"]), "1");
 
-    // Stuck for good, and killed before it can extend: the case for which the command exists.
+    // The holder is stopped for good, and is killed before it can extend its lease. The command exists for
+    // this case.
     holder.signal(rustix::process::Signal::STOP);
     let forced = program.run(["lock", "release", "--force", "x", "--nodes", &list, "--json"]).expect(0);
     let page = json(&forced.stdout);
@@ -209,7 +211,8 @@ fn locks_of_other_clients_and_on_a_minority_can_be_released() {
     assert!(forced.stdout.contains("on 1 nodes, which is no majority"), "{forced}");
     let exec = ["exec", "--nodes", &list, "--no-wait", "--lock", "foreign", "--", "true"];
     program.run(exec).expect(0);
-    // An owner token that is not UTF-8 cannot be named: that is reported, and nothing else is deleted.
+    // An owner token that is not UTF-8 cannot be named on the command line. The command reports that, and
+    // deletes nothing else.
     nodes[0].command(&["EVAL", "redis.call('SET', 'quorate:bin', '\\255\\254')", "0"]);
     nodes[1].command(&["EVAL", "redis.call('SET', 'quorate:bin', '\\255\\254')", "0"]);
     let binary = program.run(["lock", "release", "--force", "bin", "--nodes", &list]).expect(69);

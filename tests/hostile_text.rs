@@ -1,5 +1,5 @@
-//! Text that another party has written, at every place where one can write, does not reach a terminal unchanged: no output
-//! and no log contains a control character or a forged line.
+//! Text from another party does not reach a terminal unchanged, at whatever place that party wrote it. No
+//! output and no log contains a control character or a forged line.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,8 @@ use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
 use redis::{Connection, RedisResult, cmd};
 use rustix::process::Signal;
 
-/// Clears the screen, sets the clipboard, opens a link, forges lines, hides and reverses text, and is not UTF-8.
+/// A text that clears the screen, sets the clipboard, opens a link, forges lines, and hides and reverses
+/// text. It is not UTF-8.
 const HOSTILE: &[u8] =
     b"PLANTED\x1b[2J\x1b]52;c;QUFB\x07\x1b]8;;evil\x1b\\\x9b31m\xff\r\nFORGED line\nFORGED \
     \xe2\x80\xae\xe2\x81\xa6\xc2\x9b\x7f\xe2\x80\x8b\xef\xbb\xbf\x08\x0b end";
@@ -249,7 +250,7 @@ fn what_the_ledger_holds_of_jobs() {
     };
     looks("of a hostile job");
 
-    // A party that can write to the servers replaces names and reasons by it.
+    // A party that can write to the servers replaces names and reasons by the hostile text.
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     let worker = told["history"][0]["worker"].as_str().expect("a name").to_owned();
     for from in [&*worker, "exit status", "beat", "run-once"] {
@@ -261,7 +262,8 @@ fn what_the_ledger_holds_of_jobs() {
     daemons(&bench.program, &config, "elected");
 }
 
-/// Replaces `from` by [`HOSTILE`] in all data of a server; a name that contains it gets another entry.
+/// Replaces `from` by [`HOSTILE`] in all data of a server; a field whose name contains `from` is also stored
+/// under the replaced name.
 fn tamper(connection: &mut Connection, from: &[u8]) -> RedisResult<()> {
     let text = String::from_utf8_lossy(HOSTILE);
     let json = serde_json::to_string(&text).expect("a string");

@@ -78,7 +78,8 @@ fn as_process_one(config: &Path) -> Namespace {
 fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (config, ticks) = (dir.path().join("quorate.toml"), dir.path().join("ticks"));
-    // Each run leaves a process behind that has left its group, and so becomes a child of process 1.
+    // Each run leaves a process behind. That process has left its group, and so becomes a child of
+    // process 1.
     let text = format!(
         "nodes = [\"file://{0}/node\"]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"2s\" }}\n\
          [[job]]\nname = \"j\"\nevery = \"300ms\"\n\
@@ -90,7 +91,7 @@ fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let ran = || fs::read_to_string(&ticks).unwrap_or_default().lines().count();
     eventually("five ticks", || (ran() >= 5).then_some(()));
     let init = *children(namespace.0.id()).first().expect("unshare has one child");
-    // A zombie may exist for a moment; it must not stay.
+    // A zombie may exist for a moment, but must not remain.
     eventually("no zombie is left", || zombies(init).is_empty().then_some(()));
     let before = ran();
     eventually("the job goes on", || (ran() > before).then_some(()));

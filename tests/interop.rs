@@ -1,10 +1,11 @@
-//! Other Redlock clients on the same names: with an empty prefix a lock's key is the resource's name and its
-//! value a plain string, so `SET name value NX PX ms` and Quorate keep each other out.
+//! Other Redlock clients with the same names. With an empty prefix, a lock's key is the resource's name, and
+//! its value is a plain string. So a client that calls `SET name value NX PX ms` and Quorate exclude each
+//! other.
 //!
 //! # What is not guaranteed
 //!
-//! The other client is played by its commands, as Redlock's description has them. Those of other languages
-//! themselves run in `interop/`.
+//! These tests only send the commands of the other client, according to Redlock's description. The tests in
+//! `interop/` run real clients in other languages.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -39,12 +40,12 @@ impl Bench {
         self.start(options, script).wait(PATIENCE)
     }
 
-    /// The other client's attempt on the node at `index`.
+    /// Makes the other client's attempt on the node at `index`. Returns whether it succeeded.
     fn foreign_set(&self, index: usize) -> bool {
         self.nodes[index].command(&["SET", "job", VALUE, "NX", "PX", "60000"]) == "OK"
     }
 
-    /// The other client's release on the node at `index`.
+    /// Makes the other client's release on the node at `index`. Returns whether it deleted the key.
     fn foreign_release(&self, index: usize) -> bool {
         self.nodes[index].command(&["EVAL", RELEASE, "1", "job", VALUE]) == "1"
     }
@@ -62,7 +63,7 @@ fn a_foreign_holder_of_a_majority_keeps_exec_out_until_it_lets_go() {
     }
     bench.run(&["--no-wait"], "touch ran").expect(75).says(&["job", "held by", VALUE]);
     assert!(!bench.program.file("ran").exists(), "the command ran without the lock");
-    // It takes nothing from the holder, and keeps nothing that it got on the way.
+    // The worker's failed attempt takes nothing from the holder, and leaves no grant behind.
     for index in 0..3 {
         assert_eq!(bench.value(index), VALUE, "node {index}");
     }
@@ -126,7 +127,7 @@ fn what_exec_holds_no_foreign_client_gets() {
 
     bench.program.write("go", "");
     holder.wait(PATIENCE).expect(0);
-    // The TTL is longer than this may take only where releases are lost.
+    // This wait exceeds the TTL only if releases are lost.
     for index in 0..5 {
         until(&format!("free lock on node {index}"), PATIENCE, || bench.foreign_set(index).then_some(()));
     }

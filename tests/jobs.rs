@@ -48,7 +48,7 @@ misfire = { rule = "skip" }
 shell = "echo $QUORATE_TICK $QUORATE_FENCING_TOKEN >> shared; sleep 0.3"
 "#;
 
-/// A cluster of three, a configuration file with jobs, and the program.
+/// Three nodes, a configuration file with jobs, and the program.
 struct Bench {
     program: Program,
     nodes: Nodes,
@@ -74,7 +74,7 @@ impl Bench {
         self.program.run([&["jobs"], args, &["--config", &self.config]].concat())
     }
 
-    /// Returns its output as JSON, whatever the exit status.
+    /// Returns the command's output as JSON, whatever its exit status.
     #[track_caller]
     fn json(&self, args: &[&str]) -> Value {
         let ended = self.jobs(&[args, &["--json"]].concat());
@@ -133,7 +133,8 @@ fn jobs_are_shown_and_controlled_from_outside() {
         bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
     assert_eq!(shown.stdout.lines().count(), 7, "a head and a line a job: {}", shown.stdout);
 
-    // While it is paused its ticks are skipped, and the history shows that; after it is resumed they run.
+    // While the job is paused its ticks are skipped, and the history shows that. After the job is resumed,
+    // its ticks run.
     bench.until_lines("beats", 2);
     bench.accepted(&["pause", "beat"]);
     let job = bench.json(&["show", "beat"]);
@@ -141,7 +142,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
     assert!(job["next"].is_null(), "a paused job has no next tick: {job}");
     bench.jobs(&["list"]).expect(0).tells(&["paused"]);
     let paused = bench.lines("beats");
-    // Two ticks would have been due.
+    // In this time two ticks would have been due.
     let begun = now();
     until("a second and more", PATIENCE, || {
         (begun.until(now()) >= Duration::from_millis(1_200)).then_some(())
@@ -158,7 +159,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
     let resumed = bench.json(&["show", "beat"]);
     assert!(resumed["paused"].is_null() && resumed["next"].is_string(), "{resumed}");
 
-    // Run now, with the environment of a run, and with its output in the history.
+    // A triggered run starts at once, with the environment of a run. Its output is in the history.
     let request = bench.accepted(&["trigger", "nightly-report"]);
     let end = bench.end_of("nightly-report", &request);
     assert_eq!((&end["outcome"], &end["cause"]), (&"done".into(), &"triggered".into()), "{end}");
@@ -171,7 +172,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
         "a token and a deadline: {report}"
     );
 
-    // A span of ticks, oldest first.
+    // A backfill runs a span of ticks, the oldest first.
     let span = ["--from", "2026-11-01T03:00:00Z", "--until", "2026-11-04T03:00:00Z"];
     let request = bench.accepted(&[&["backfill", "nightly-report"], &span[..]].concat());
     assert_eq!(request["count"], 3, "the end is excluded: {request}");
@@ -180,7 +181,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
     let ticks: Vec<&str> = reports.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(ticks, ["2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", "2026-11-03T03:00:00Z"]);
 
-    // An active run is shown, and cancelled.
+    // An active run is shown, and is then cancelled.
     let request = bench.accepted(&["trigger", "long"]);
     bench.until_lines("long", 1);
     let running = bench.json(&["show", "long"])["running"].clone();
@@ -192,20 +193,20 @@ fn jobs_are_shown_and_controlled_from_outside() {
     let end = bench.end_of("long", &request);
     assert_eq!(end["outcome"], "cancelled", "{end}");
 
-    // Retries, and an exit code of success.
+    // Failed attempts are retried, and a listed exit code counts as success.
     let request = bench.accepted(&["trigger", "flaky"]);
     let end = bench.end_of("flaky", &request);
     assert_eq!((&end["outcome"], &end["attempts"]), (&"done".into(), &3.into()), "{end}");
     assert_eq!(bench.program.read("flaky"), "1\n2\n3\n");
     assert_eq!(end["output"], "attempt 3\n", "of the last attempt: {end}");
 
-    // A timeout is recorded as such, and the command has the grace to end.
+    // A timeout is recorded as such, and the command has its grace period in which to end.
     let request = bench.accepted(&["trigger", "slow"]);
     let end = bench.end_of("slow", &request);
     assert_eq!(end["outcome"], "timed-out", "{end}");
     assert_eq!(bench.program.read("slow"), "stopped\n");
 
-    // A job that any worker may run is shown as well.
+    // A job with any-worker placement is shown, too.
     let shared = until("a run of the shared job", PATIENCE, || {
         let job = bench.json(&["show", "shared"]);
         (job["running"].as_array()?.len() == 1).then_some(job)
@@ -262,7 +263,7 @@ fn failed_requests_report_the_reason_and_an_exit_status() {
     let empty = bench.jobs(&["list", "--group", "other"]).expect(0).tells(&["other: no jobs"]);
     assert!(empty.stderr.is_empty(), "{empty:?}");
 
-    // Without a leader the request is posted, and the next leader handles it once, within its time.
+    // Without a leader the request is posted, and the next leader handles it once, before it expires.
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
     let answer = bench.jobs(&["trigger", "nightly-report", "--wait", "1s"]).expect(75);
@@ -275,7 +276,7 @@ fn failed_requests_report_the_reason_and_an_exit_status() {
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
 
-    // No nodes.
+    // None of these nodes can be reached.
     let nowhere = ["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"];
     bench
         .program
@@ -300,7 +301,7 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     assert_eq!(answer["next"][0]["tick"], "2026-11-21T03:00:00Z");
     assert_eq!(answer["source"], lonely.as_str());
 
-    // Another file does not have the job; the ledger has it, once a leader has registered it.
+    // This file does not have the job. The ledger has it, once a leader has registered it.
     let daemon = bench.daemon();
     bench.until_registered();
     let elsewhere = ["jobs", "next", "nightly-report", "--group", "g", "--nodes"];

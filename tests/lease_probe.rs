@@ -7,9 +7,10 @@
 //! - `write-when-notified`: acquire the lease and wait for a file `go`. Then check the lease once, and write even if it
 //!   is no longer valid.
 //!
-//! The file `journal` has a line for each event, `NANOSECONDS WHAT TOKEN`. The time is that of the boot clock *before*
-//! the check. The events are `held` (just acquired), `ok` (the lease is valid), `lost` (it is not), `notified` (the
-//! tokens for the step-down and for the loss are cancelled), and `refused` (by the sink).
+//! The file `journal` has a line for each event, `NANOSECONDS WHAT TOKEN`. The time is that of the boot clock
+//! *before* the check. The events are `held` (the lease was just acquired), `ok` (the lease is valid), `lost`
+//! (the lease is not valid), `notified` (the tokens for the step-down and for the loss are cancelled), and
+//! `refused` (the sink refused a write).
 
 #![expect(clippy::expect_used, reason = "a program for tests")]
 
@@ -29,7 +30,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [name, mode, nodes, resource, ttl, sink] = &args[..] else { panic_usage() };
     let ttl = Duration::from_millis(ttl.parse().expect("TTL_MS"));
-    // Two threads: this one may block while the other extends the lease.
+    // The runtime has two threads: this thread may block while the other one extends the lease.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let setup = QuorumConfig {
@@ -87,7 +88,7 @@ impl Probe {
         }
         let at = self.now();
         self.note(at, if lease.fencing_token().is_ok() { "ok" } else { "lost" }, lease);
-        // Writes whatever the check returned.
+        // The probe writes, whatever the check returned.
         if !self.sink.write(lease.token().get()).expect("the sink answers") {
             self.note(self.now(), "refused", lease);
         }
@@ -97,7 +98,7 @@ impl Probe {
         self.quorum.env().now()
     }
 
-    /// Writes a line in one write, so that it is in the file completely or not at all.
+    /// Writes a line with one call, so that the file contains either the complete line or nothing of it.
     fn note(&self, at: BootTime, what: &str, lease: &Lease) {
         let line = format!("{} {what} {}\n", at.as_nanos(), lease.token().get());
         (&self.journal).write_all(line.as_bytes()).expect("a file of our own");

@@ -88,7 +88,8 @@ fn one_server_has_one_vote_however_often_it_is_named() {
     let again = format!("redis://localhost:{}", nodes[0].port());
     let list = format!("{first},{other},{again}");
     exec(&program, &list).expect(69).says(&["are one server", &first, &again, "name each server once"]);
-    // They are never trusted, however often that is requested: they would be two of three.
+    // The two names of one server are never trusted, however often that is requested. Otherwise one server
+    // would have two votes of three.
     for _ in 0..3 {
         program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&["are one server"]);
     }
@@ -120,9 +121,9 @@ fn workers_that_disagree_see_both_values() {
         .run(["exec", "--config", &file, "--lock", "job", "--no-wait", "--", "true"])
         .expect(69)
         .says(&parts);
-    // A daemon would never be accepted: it ends, and must not be restarted.
+    // No retry would help a daemon with this `max_ttl`: it ends with the exit code that prevents a restart.
     program.run(["run", "--config", &file]).expect(78).says(&parts);
-    // The nodes are unchanged.
+    // The nodes still accept a worker with the right `max_ttl`.
     exec(&program, &list).expect(0);
 }
 
@@ -154,7 +155,8 @@ fn a_new_cluster_names_the_command_that_trusts_its_nodes() {
     let args = |wait| ["exec", "--nodes", &list, "--lock", "job", "--wait", wait, "--", "true"];
     let ended = program.run(args("300ms")).expect(69);
     ended.says(&["0 of 3 nodes vote, 2 required", "it is new or was flushed", "`quorate nodes trust`"]);
-    // The quarantine is longer than this process waits: only the command of the other process ends it.
+    // The quarantine is longer than this process waits. Only the command of the other process can end it in
+    // time.
     let waits = program.start(args("15s"));
     waits.until_it_says("waiting for a quorum");
     let trusted = program.run(["nodes", "trust", "--nodes", &list]).expect(0);
@@ -330,7 +332,8 @@ fn everything_said(program: &Program, file: &str, flags: &[&str], until_it_says:
         let call = [&["run", "--log-level", "trace", "--log-format", format], &config[..]].concat();
         let daemon = program.start(call);
         daemon.until_it_says(until_it_says);
-        // Not killed: it also logs its end, and the next daemon need not wait for its lease.
+        // The daemon gets SIGTERM rather than SIGKILL: so it also logs its end, and the next daemon need not
+        // wait for its lease.
         daemon.signal(Signal::TERM);
         let _ = write!(said, "{}", daemon.wait(PATIENCE));
     }

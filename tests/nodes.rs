@@ -39,7 +39,7 @@ impl Book {
     }
 }
 
-/// A worker with a runtime of its own, which repeatedly acquires the lock and holds it for a while.
+/// A worker with its own runtime, which repeatedly acquires the lock and holds it for a while.
 struct Worker {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -56,7 +56,8 @@ impl Worker {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it as a deployment does, and panics if two ever held the lock.
+    /// Stops the worker gracefully, as a deployment does. Panics if two workers ever held the lock at the
+    /// same time.
     fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it has not ended before");
@@ -82,7 +83,8 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         };
         {
             let mut book = book.lock().expect("no two held at once");
-            // Checked while the book is locked: a worker whose lease is valid here is the holder.
+            // The token is checked while the book is locked. So a worker whose lease is valid here is the
+            // only holder.
             let Ok(token) = lease.fencing_token() else { continue };
             let before = book.holder.replace(name.to_owned());
             assert_eq!(before, None, "two holders, {name} beside it");
@@ -92,7 +94,8 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         while lease.is_valid() && env.now() < until && !stop.load(Ordering::Relaxed) {
             env.sleep(Duration::from_millis(2)).await;
         }
-        // A pause here, on a busy machine, is the limit of any lease: the next holder waits for the book.
+        // This worker may pause here on a busy machine, until its lease has ended. The next holder then waits
+        // for the book.
         book.lock().expect("no two held at once").holder = None;
         lease.release().await.ok();
         env.sleep(Duration::from_millis(10)).await;
@@ -129,7 +132,7 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     }
     assert_eq!(nodes[3].command(&["EXISTS", "quorate:node"]), "0");
 
-    // Killed while it waits: no worker leads, with either list, until the command is run again.
+    // The command is killed while it waits. No worker of either list is elected until the command runs again.
     let killed = program.start(replace);
     until("its wait", PATIENCE, || killed.stdout().contains("waiting").then_some(()));
     killed.kill();
@@ -150,7 +153,8 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     }
     until("lease of the new set", PATIENCE, || (wins(&book, "early") > 0).then_some(()));
 
-    // The workers are restarted with the new list, one after the other; those with the old one have no lease meanwhile.
+    // The workers are restarted with the new list, one after the other. Meanwhile the workers with the old
+    // list get no lease.
     let before: Vec<usize> = names.iter().map(|name| wins(&book, name)).collect();
     for (at, name) in names.iter().enumerate() {
         workers.remove(0).end();
@@ -188,7 +192,7 @@ fn a_new_node_that_is_away_or_unfit_leaves_everything_as_it_was() {
     replace(&to(&evicts.url())).expect(69).says(&["allkeys-lru", "set maxmemory-policy to noeviction"]);
     replace(&list).expect(78).says(&["the same set as the old one"]);
     replace(&to("redis://localhost:x")).expect(78).says(&["--to"]);
-    // A wrong old list: the nodes' marker names another.
+    // The old list is wrong: the nodes' markers contain another list.
     let other = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
     let ended = program.run(["nodes", "replace", "--nodes", &nodes.name(0), "--to", &other.url()]).expect(69);
     ended.says(&["two lists could elect two leaders"]);

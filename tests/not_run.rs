@@ -1,5 +1,5 @@
-//! No test is skipped silently: every test that some machine does not run is listed here, or reports itself with
-//! `quorate_testkit::cannot_run`, and the last lines of `tests/run.sh` name it.
+//! No test is skipped silently. A test that some machine cannot run is listed here, or reports itself with
+//! `quorate_testkit::cannot_run`. The last lines of `tests/run.sh` name such tests.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// The files with `#[ignore]`, the number of such tests, and what runs them.
+/// The files with `#[ignore]`, the number of ignored tests in each file, and the command that runs them.
 const IGNORED: [(&str, usize, &str); 3] = [
     ("crates/quorate-redis/tests/claims.rs", 1, "a process that the other tests of the file start"),
     (
@@ -21,7 +21,8 @@ const IGNORED: [(&str, usize, &str); 3] = [
     ("crates/quorate/src/node/file/tests.rs", 1, "a process that `processes_exclude_each_other` starts"),
 ];
 
-/// The tests that exist on Linux alone: the file, the number of its platform conditions, and the names of the tests.
+/// The tests that exist only on Linux: the file, the number of its platform conditions, and the names of the
+/// tests.
 const LINUX_ALONE: [(&str, usize, &str); 5] = [
     ("crates/quorate-testkit/tests/growth.rs", 1, "growth"),
     ("crates/quorate-testkit/tests/server_clock.rs", 1, "server_clock"),
@@ -30,7 +31,7 @@ const LINUX_ALONE: [(&str, usize, &str); 5] = [
     ("tests/systemd.rs", 2, "systemd::a_daemon_that_is_stopped_is_silent_and_an_abstract_name_will_do"),
 ];
 
-/// The test targets that need a feature. `tests/run.sh` turns all features on.
+/// The test targets that need a feature, and their number. `tests/run.sh` enables all features.
 const WITH_FEATURES: [(&str, usize); 2] =
     [("crates/quorate-testkit/Cargo.toml", 1), ("crates/quorate/Cargo.toml", 9)];
 
@@ -60,7 +61,7 @@ fn every_test_of_one_platform_is_listed() {
         let condition = line.starts_with("#[cfg(") || line.starts_with("#![cfg(");
         condition && platform.iter().any(|word| line.contains(word))
     });
-    // Platform conditions in the libraries are not tests.
+    // Platform conditions in the libraries do not concern tests.
     let tests = found.into_iter().filter(|(file, _)| file.starts_with("tests/") || file.contains("/tests/"));
     let advice = "list it here, so that other platforms report it";
     assert_eq!(
@@ -107,7 +108,7 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
 }
 
-/// Counts the lines of each file below these folders for which `such` is true, except in this file.
+/// Counts, in each file below these folders except this file, the lines for which `such` is true.
 fn lines_of(folders: &[&str], end: &str, such: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| workspace().join(folder)).collect();
     let mut found = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! A node that has lost its data does not grant a lease that another worker still holds.
 //!
-//! The case in which plain Redlock fails: a lease is stored on three of five servers, because the other two were away. Its
-//! holder dies. One of the three restarts empty, and the two come back: three servers now do not know of a lease that has
-//! not ended.
+//! The case in which plain Redlock fails: a lease is stored on three of five servers, because the other two
+//! were unreachable. Its holder dies. One of the three servers restarts empty, and the two unreachable
+//! servers return. Now three servers do not know of a lease that has not ended.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,13 +16,14 @@ use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
 use std::time::Duration;
 
-/// The TTL of the leases and of the deployment. Long enough for two nodes to be back well before the lease ends.
+/// The TTL of the leases and of the deployment. It is long enough for two nodes to return well before the
+/// lease ends.
 const TTL: Duration = Duration::from_secs(4);
 
-/// A lease on the nodes 0 to 2 of five whose holder is dead. The nodes 3 and 4 are still away.
+/// A lease on the nodes 0 to 2 of five whose holder is dead. The nodes 3 and 4 are still unreachable.
 struct Orphan {
     nodes: Nodes,
-    /// The times at which its keys expire on the nodes 1 and 2, in order. The servers use this machine's clock.
+    /// The times at which the lease's keys expire on the nodes 1 and 2, in order.
     ends: [WallTime; 2],
     token: u64,
     _program: Program,
@@ -56,7 +57,7 @@ impl Orphan {
             let attempt = lock.try_acquire().await;
             let after = now();
             if let Ok(TryAcquire::Acquired(lease)) = attempt {
-                // Two nodes hold the first lease and one is in quarantine: a majority needs one of the two.
+                // Two nodes hold the first lease and one is in quarantine: a majority needs one of these two.
                 assert!(after >= self.ends[0], "granted {:?} too soon", after.until(self.ends[0]));
                 assert!(in_danger > 0, "none of {tries} attempts met the two nodes that were away");
                 assert!(lease.token().get() > self.token);
@@ -77,8 +78,8 @@ fn expiry(server: &RedisServer) -> WallTime {
     WallTime::from_micros(ms * 1000)
 }
 
-/// Returns whether the node that lost its data does not vote yet, and the two that were away do. Only the quarantine of
-/// the former then prevents a majority of nodes that do not know of the lease.
+/// Returns whether the two nodes that were unreachable vote, while the node that lost its data does not vote
+/// yet. Then only the quarantine of that node prevents a majority of nodes that do not know of the lease.
 fn is_dangerous(quorum: &Quorum) -> bool {
     let states: Vec<_> = quorum.nodes().into_iter().map(|node| node.state).collect();
     let votes = |index: usize| states[index] == NodeState::Trusted;
@@ -91,7 +92,8 @@ fn quorum(nodes: &Nodes) -> Quorum {
     builder.build().expect("a sound setup")
 }
 
-/// Makes node 0 lose its data by `forget`, and contends with a quorum that has observed that, then with a new one.
+/// Makes node 0 lose its data by `forget`. Then acquires the lock twice: with a quorum that has observed the
+/// loss, and with a new quorum.
 async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     let mut orphan = Orphan::new();
     let witness = quorum(&orphan.nodes);
@@ -101,7 +103,7 @@ async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     orphan.nodes[3].resume();
     orphan.nodes[4].resume();
     let newcomer = quorum(&orphan.nodes);
-    // One of the two is first; the other gets the lock after the first has released it.
+    // One of the two quorums acquires first. The other one acquires the lock after the first has released it.
     let both = async |quorum: &Quorum| {
         let lease = orphan.contend(quorum).await;
         let granted = now();
@@ -125,8 +127,8 @@ async fn a_flushed_server_gives_nothing_twice() {
     second_holder_waits(|server| server.flushall()).await;
 }
 
-/// The same without the protection: an operator ends the quarantine too early. The tests above would then fail in this
-/// way.
+/// The same case without the protection: an operator ends the quarantine too early. Without quarantine, the
+/// tests above would fail in this way.
 #[tokio::test]
 async fn without_quarantine_there_are_two_holders() {
     let orphan = Orphan::new();

@@ -6,7 +6,7 @@ use quorate_tests::support::{Nodes, PATIENCE, Program, Running, until};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 
-/// A cluster of three, and a daemon whose jobs write their names, ticks and tokens to the file `ticks`.
+/// Three nodes, and a daemon whose jobs write their names, ticks and tokens to the file `ticks`.
 struct Bench {
     program: Program,
     _nodes: Nodes,
@@ -26,7 +26,7 @@ impl Bench {
         Self { program, _nodes: nodes, head, config, daemon }
     }
 
-    /// Replaces the file as careful editors do.
+    /// Replaces the file atomically, as careful editors do.
     fn replace(&self, text: &str) {
         let new = self.program.write("quorate.toml.new", text);
         std::fs::rename(new, &self.config).expect("in our own directory");
@@ -81,14 +81,15 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.until_more("comes");
     assert_eq!(bench.ticks("goes").pop(), Some(last), "what is removed runs no more");
 
-    // An invalid file is reported, and changes nothing.
+    // The daemon reports an invalid file, and changes nothing.
     bench.replace(&text(&bench.head, &["stays"]).replace("every", "evry"));
     bench.daemon.signal(Signal::HUP);
     bench.daemon.until_it_says("the jobs stay as they were");
     bench.daemon.until_it_says("quorate.toml:6: unknown key `evry`; did you mean `every`?");
     bench.until_more("comes");
 
-    // Without a signal: the file is watched. A key that needs a restart is reported, and the jobs are applied anyway.
+    // No signal is necessary, because the daemon watches the file. It reports a key that needs a restart, and
+    // applies the jobs anyway.
     let head = bench.head.replace("2s", "3s");
     bench.replace(&text(&head, &["stays", "again"]));
     bench.daemon.until_it_says("the new value of `lease` takes effect after a restart");
@@ -96,7 +97,8 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.until_more("again");
     bench.until_more("stays");
 
-    // Overwritten in place, as less careful editors do; removed for a while, and written again.
+    // The file is overwritten in place, as less careful editors do. Then it is removed for a while, and
+    // written again.
     std::fs::remove_file(&bench.config).expect("it is there");
     bench.program.write("quorate.toml", &text(&bench.head, &["stays", "last"]));
     bench.daemon.until_it_says("added last; removed again");
@@ -129,7 +131,7 @@ fn a_follower_takes_up_the_file_too_and_leads_with_the_new_jobs() {
     bench.daemon.signal(Signal::TERM);
     let before = bench.ticks("new").len();
     follower.until_it_says("elected");
-    // The runs of a job that was removed have ended with the term.
+    // The runs of a removed job have ended together with the term.
     let old = bench.ticks("old").len();
     until("ticks of the new job", PATIENCE, || (bench.ticks("new").len() >= before + 3).then_some(()));
     assert_eq!(bench.ticks("old").len(), old);

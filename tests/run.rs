@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The time between two ticks.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// A cluster of three, and daemons of one group.
+/// Three nodes, and the daemons of one group.
 struct Bench {
     program: Program,
     _nodes: Nodes,
@@ -18,7 +18,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// The job appends its tick and its daemon's token to the file `ticks`.
+    /// Starts the nodes, and writes a configuration whose job appends its tick and its daemon's token to the
+    /// file `ticks`.
     fn new() -> Self {
         let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
         let nodes = Nodes::admitted(3, &program, &[]);
@@ -60,7 +61,7 @@ impl Bench {
     }
 }
 
-/// Returns the daemon that leads, and the other, according to their logs.
+/// Returns the daemon that leads, and then the other daemon, according to their logs.
 fn leader_first(a: Running, b: Running) -> (Running, Running) {
     let elected = |daemon: &Running| daemon.stderr().contains("elected");
     until("leader", PATIENCE, || (elected(&a) || elected(&b)).then_some(()));
@@ -97,7 +98,8 @@ fn sigterm_hands_over_without_a_tick_lost_or_doubled_and_sigkill_after_the_expir
     let tokens: Vec<u64> = ticks.values().flatten().copied().collect();
     assert!(tokens.is_sorted(), "later ticks run under later terms: {ticks:?}");
     assert_eq!(tokens.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "three terms: {ticks:?}");
-    // A kill can interrupt one tick between its start and its line; no other may be missing.
+    // The kill can interrupt one tick after its start and before its line in the file. No other tick may be
+    // missing.
     let missing = due(&ticks) - ticks.len();
     assert!(missing <= 1, "{missing} ticks are missing: {ticks:?}");
 }

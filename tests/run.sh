@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs everything that CI runs, without asking.
 #
-#   bash tests/run.sh          all of it
+#   bash tests/run.sh          all checks
 #   bash tests/run.sh --quick  format, lints, unit tests, conformance, 20 simulated seeds: minutes, for every commit
-#   bash tests/run.sh --fix    formats, and applies what clippy suggests
+#   bash tests/run.sh --fix    formats the code, and applies the suggestions of clippy
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
-# A test that cannot run on this machine is named in the last lines. With CI=true that is a failure.
+# The last lines name each test that cannot run on this machine. With CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ export TESTS_NOT_RUN=${TESTS_NOT_RUN:-$PWD/target/not-run}
 
 in_ci() { [ "${CI:-}" = true ] || [ "${CI:-}" = 1 ]; }
 
-# Names what did not run, and fails where everything must have run.
+# Names the tests that did not run. Fails if all tests had to run.
 verdict() {
     if [ ! -s "$TESTS_NOT_RUN" ]; then
         say "all is well"
@@ -36,12 +36,14 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo -n "$@"; else return 1; fi
 }
 
-# has PROGRAM: on the path; Debian's PostgreSQL is on nobody's, but in a folder a version.
+# has PROGRAM: whether the program is on the path. Debian installs PostgreSQL outside of the path, with one folder for
+# each version.
 has() {
     command -v "$1" >/dev/null || { [ "$1" = postgres ] && compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
 }
 
-# install PROGRAM APT DNF APK BREW PACMAN: through whichever package manager this machine has.
+# install PROGRAM APT DNF APK BREW PACMAN: installs the program with the package manager of this machine, by its
+# package name there.
 install() {
     has "$1" && return
     say "installing $1"
@@ -63,7 +65,8 @@ install() {
     }
 }
 
-# heeding COMMAND…: with the signals of a terminal as they come. A shell's background job and nohup ignore some of them, and so would all that the tests start.
+# heeding COMMAND…: runs the command with the default actions for HUP, INT and QUIT. A shell's background job and
+# nohup ignore some of these signals, and all processes that the tests start would inherit that.
 heeding() {
     if env --default-signal=HUP,INT,QUIT true 2>/dev/null; then
         env --default-signal=HUP,INT,QUIT "$@"
@@ -83,7 +86,7 @@ if [ "${1:-}" = --fix ]; then
     exit
 fi
 
-# Redlock clients in other languages, into target/interop. Fails where they cannot be had.
+# Installs Redlock clients in other languages into target/interop. Fails if they cannot be installed.
 other_clients() (
     install node nodejs nodejs nodejs node nodejs &&
         install npm npm nodejs-npm npm node npm &&
@@ -95,7 +98,7 @@ other_clients() (
         npm ci --no-audit --no-fund && cp package-lock.json .installed-node || exit 1
     fi
     if ! cmp -s requirements.txt .installed-python; then
-        # Debian has Python's venv in a package of its own.
+        # Debian has Python's venv in a separate package.
         python3 -m venv venv ||
             { as_root apt-get install -y -qq python3-venv && python3 -m venv venv; } || exit 1
         venv/bin/pip install --quiet --requirement requirements.txt && cp requirements.txt .installed-python
@@ -117,14 +120,14 @@ install openssl openssl openssl openssl openssl openssl
 
 install postgres postgresql postgresql-server postgresql postgresql postgresql
 
-# From here on a run that fails also says what did not run.
+# From here on, a run that fails also names the tests that did not run.
 rm -f "$TESTS_NOT_RUN"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
 trap '[ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2' EXIT
 
 if [ "${1:-}" = --interop ]; then
     clients_for_interop
-    # With the features of the whole workspace, of which they have been built.
+    # The features are those of the whole workspace, with which the tests were built.
     cargo test --workspace --all-features --test other_clients
     JUDGED=1
     verdict
@@ -152,7 +155,8 @@ cargo fmt --all --check
 say "lints"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 
-# The licences, versions and sources are also held by tests/dependencies.rs; advisories need RustSec's database from the network.
+# tests/dependencies.rs also checks the licences, versions and sources. Advisories need RustSec's database from the
+# network.
 if cargo deny --version >/dev/null 2>&1; then
     say "dependencies"
     cargo deny check
@@ -169,7 +173,8 @@ done
 clients_for_interop
 
 say "tests, and the examples in the documentation"
-# Most tests wait: for a timer, a process, a server. Cargo's own number is one a core.
+# Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them
+# faster.
 RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
     heeding cargo test --workspace --all-features
 

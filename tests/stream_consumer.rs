@@ -1,7 +1,7 @@
 //! A consumer of a Redis stream, for the tests to kill: `stream-consumer NAME BROKER NODE…`.
 //!
-//! It says on standard output what it does: `handling ID` once it has begun, `effect ID` once its effect is in the
-//! broker's list `effects`, and `ended ID OUTCOME ACKED`. It ends at SIGTERM.
+//! It reports on standard output: `handling ID` once it has begun a message, `effect ID` once the message's
+//! effect is in the broker's list `effects`, and `ended ID OUTCOME ACKED`. It ends at SIGTERM.
 
 #![expect(clippy::expect_used, reason = "a program for tests")]
 
@@ -20,9 +20,10 @@ use redis::aio::MultiplexedConnection;
 use std::{error::Error, io::Write, process::ExitCode, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The claims' TTL, and from when on others take over what a consumer has left.
+/// The TTL of the claims. It is also the time after which other consumers take over the messages of a dead
+/// consumer.
 const TTL: Duration = Duration::from_millis(1500);
-/// The time that a handler works before its effect, and after it.
+/// The time that a handler works before its effect, and again after it.
 const WORKS: Duration = Duration::from_millis(40);
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -83,7 +84,7 @@ async fn push(connection: &mut MultiplexedConnection, list: &str, value: &str) -
     Ok(redis::cmd("RPUSH").arg(list).arg(value).query_async(connection).await?)
 }
 
-/// One line, one write: once it returns the kernel has it.
+/// Writes one line with one call. Once this returns, the kernel has the line.
 fn say(what: &str) {
     std::io::stdout().write_all(format!("{what}\n").as_bytes()).expect("a pipe");
 }

@@ -1,5 +1,5 @@
-//! Redis Streams as a source of claims: real servers, real processes, one of them killed in mid-message; and a broker
-//! that goes away.
+//! Redis Streams as a source of claims, with real servers and real worker processes. One test kills a worker
+//! in the middle of a message. In another test the broker becomes unreachable.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -41,7 +41,8 @@ fn add(broker: &mut Connection, field: &str, value: impl AsRef<[u8]>) -> String 
 
 fn pending_of(broker: &mut Connection) -> BTreeMap<String, usize> {
     let mut command = redis::cmd("XPENDING");
-    // How many, the first, the last, and how many of each consumer; nothing in place of these where there are none.
+    // The reply of XPENDING: the number of entries, the first id, the last id, and the number of entries of
+    // each consumer. Without entries the last three are nil.
     let (_, _, _, each): (usize, Value, Value, Option<PendingOf>) =
         command.arg("orders").arg("billing").query(broker).expect("a group");
     each.unwrap_or_default().into_iter().collect()
@@ -55,10 +56,10 @@ fn given_all(broker: &mut Connection) -> bool {
     groups.iter().all(|group| group.get("lag") == Some(&Value::Int(0)))
 }
 
-/// The reports of the processes.
+/// The reports that the processes have sent.
 #[derive(Default)]
 struct Heard {
-    /// Messages that a process has begun and not ended, by member.
+    /// For each member, the messages that the process has begun and not ended.
     in_hand: BTreeMap<usize, BTreeSet<String>>,
     begun: BTreeMap<usize, usize>,
     /// The number of reports that a message was handled.
@@ -92,10 +93,10 @@ impl Heard {
     }
 }
 
-/// Stops the first consumer (SIGSTOP). Where it has completed its messages since its last report, it is resumed.
+/// Stops the first consumer (SIGSTOP). If it has completed its messages since its last report, resumes it.
 fn is_stopped_within_a_message(crew: &mut Crew, heard: &mut Heard, broker: &mut Connection) -> bool {
     let stopped = crew.stop(0);
-    // What it said before that may still be in its pipe.
+    // A report from before the stop may still be in the process's pipe.
     while SystemWorld.now() < stopped + Duration::from_millis(100) {
         crew.next(Duration::from_millis(5)).iter().for_each(|told| heard.take(told));
     }
@@ -116,7 +117,7 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
     for (number, id) in ids.iter().enumerate() {
         add(&mut talk, "order", id);
         match number {
-            // A producer that was not sure added some of them twice.
+            // The producer was not sure that these messages had arrived, so it added them twice.
             10 | 60 => drop(add(&mut talk, "order", id)),
             20 => drop(add(&mut talk, "order", "")),
             30 => drop(add(&mut talk, "order", "x".repeat(600))),
@@ -171,7 +172,8 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
     for id in &ids {
         let (had, done) = (times.get(&**id).copied().unwrap_or_default(), heard.handled.get(id).copied());
         if caught.contains(id) {
-            // The kill explains a second effect; and a *done* whose word did not get out.
+            // The kill explains a second effect. It also explains a message that was done although its *done*
+            // report was lost.
             assert!((1..=2).contains(&had) && done.unwrap_or_default() <= 1, "{id}: {had} effects, {done:?}");
         } else {
             assert_eq!((had, done), (1, Some(1)), "{id}, which no kill caught");
@@ -200,7 +202,7 @@ async fn next(messages: &mut Messages) -> Result<StreamMessage, StreamError> {
     env.before(env.now() + PATIENCE, messages.next()).await.expect("in time").expect("it never ends")
 }
 
-/// The next message, whatever goes wrong before it.
+/// Returns the next message, however many errors come before it.
 async fn at_last(messages: &mut Messages) -> StreamMessage {
     for _ in 0..50 {
         if let Ok(message) = next(messages).await {
@@ -224,13 +226,15 @@ async fn what_was_not_acked_comes_again_and_what_was_does_not() {
     first.ack().await.expect("and again, which is nothing");
     let second = next(&mut messages).await.expect("an entry");
     let third = next(&mut messages).await.expect("an entry");
-    // The third is released; the second is still held here, and is not delivered again.
+    // The third message is released. This consumer still holds the second message, which is therefore not
+    // delivered again.
     drop(third);
     let fourth = next(&mut messages).await.expect("an entry");
     assert_eq!(fourth.entry_id(), ids[3]);
     let again = next(&mut messages).await.expect("an entry");
     assert_eq!(again.entry_id(), ids[2], "taken over from ourselves");
-    // A consumer that is started again under the name gets at once what is pending with it.
+    // A consumer that starts again under the same name receives at once the messages that are pending for
+    // that name.
     drop((messages, again, fourth));
     let mut anew: Messages = Box::pin(source.clone().min_idle(PATIENCE).messages());
     for id in [&ids[1], &ids[2], &ids[3]] {
@@ -263,13 +267,13 @@ async fn it_outlives_the_broker_its_connections_and_its_group() {
     let message = at_last(&mut messages).await;
     assert_eq!(message.entry_id(), added);
     message.ack().await.expect("it is acked");
-    // Everything is gone: the group is created again, and loses nothing.
+    // All data of the broker is deleted. The consumer creates the group again, and loses no message.
     broker.flushall();
     let added = add(&mut talk, "order", "o-2");
     let message = at_last(&mut messages).await;
     assert_eq!(message.entry_id(), added);
     message.ack().await.expect("it is acked");
-    // A connection that is cut under a blocked read.
+    // The connection is cut during a blocking read.
     let read = next(&mut messages);
     let cut = async {
         let mut talk = connection(&broker);

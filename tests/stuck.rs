@@ -1,5 +1,5 @@
-//! A daemon that is stuck does not keep the leadership. Neither a reader of its logs nor its configuration file can make it
-//! stuck.
+//! A daemon that is stuck does not keep the leadership. A reader of its logs cannot make it stuck, and
+//! neither can its configuration file.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ use std::{
 /// The longest time that the daemon waits for a file.
 const FILE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A cluster of three, and the configuration file of daemons of one group.
+/// Three nodes, and the configuration file of the daemons of one group.
 struct Bench {
     program: Program,
     _nodes: Nodes,
@@ -27,7 +27,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// The job appends its worker's token to the file `ticks`; `more` contains further lines of the job.
+    /// Starts the nodes, and writes a configuration whose job appends its worker's token to the file `ticks`.
+    /// `more` contains further lines of the job.
     fn new(more: &str) -> Self {
         let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
         let nodes = Nodes::admitted(3, &program, &[]);
@@ -60,14 +61,14 @@ impl Bench {
     }
 }
 
-/// Returns a full pipe: the write end to pass on, and the read end, which is not read.
+/// Returns a full pipe: the write end for a daemon, and the read end, which no process reads.
 fn full_pipe() -> (PipeReader, io::PipeWriter) {
     let (reader, writer) = io::pipe().expect("a pipe");
     fill(&writer);
     (reader, writer)
 }
 
-/// Fills the pipe through another open file, so that writes elsewhere still block.
+/// Fills the pipe through another open file, so that writes through the original file still block.
 fn fill(writer: &io::PipeWriter) {
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let again = rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).expect("our own");
@@ -102,7 +103,8 @@ fn a_daemon_whose_log_nobody_reads_goes_on_and_obeys_sigterm() {
     follower.wait(PATIENCE).expect(0);
 }
 
-/// Each blocked write to a pipe takes a thread: there is only one for each output, whatever the number of runs.
+/// Each blocked write to a pipe takes a thread. There is only one such thread for each output, whatever the
+/// number of runs.
 #[test]
 #[cfg(target_os = "linux")]
 fn runs_whose_output_nobody_reads_do_not_pile_up_threads() {
@@ -141,12 +143,12 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     daemon.until_it_says(&format!("no answer within {FILE_DEADLINE:?}"));
     bench.until_more_ticks(&daemon);
 
-    // A process that starts with this file reports it, and ends.
+    // A process that starts with this file reports the error, and ends.
     let late = bench.daemon().wait(PATIENCE).expect(78);
     let late = late.says(&["quorate.toml", "no answer within 5s"]);
     assert!(late.took >= FILE_DEADLINE, "{late}");
 
-    // The file can be read again, and the next reload reads it.
+    // The file can be read again, and the next reload applies it.
     let new = bench.program.write("new.toml", &bench.text.replace("\"beat\"", "\"other\""));
     std::fs::rename(new, &bench.config).expect("in our own directory");
     daemon.until_it_says("added other; removed beat");
@@ -155,7 +157,7 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     assert_eq!(ended.stderr.matches("elected").count(), 1, "{ended}");
 }
 
-/// A blocked loop of the daemon blocks one thread, while another thread could extend the lease.
+/// The loop of the daemon is blocked, which blocks one thread. Another thread could still extend the lease.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
@@ -173,7 +175,8 @@ fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
     follower.wait(PATIENCE).expect(0);
 }
 
-/// Stops the first thread of a child, and no other, as a debugger does. It stays stopped until the calling thread ends.
+/// Stops only the first thread of a child process, as a debugger does. That thread stays stopped until the
+/// calling thread ends.
 #[cfg(target_os = "linux")]
 fn stop_main_thread(pid: u32) {
     use nix::{

@@ -18,9 +18,9 @@ const SOON: Duration = Duration::from_secs(10);
 /// The longest delay that is accepted on a busy machine.
 const LATE: Duration = Duration::from_millis(700);
 
-/// A shell with a child, which both sleep without end and write their process ids to files.
+/// A shell and its child, which both sleep without end. The shell writes both process ids to files.
 const FAMILY: &str = "sleep 1000 & echo $! >kid; echo $$ >me; touch ready; wait";
-/// The same, but both ignore SIGTERM.
+/// The same as `FAMILY`, but both processes ignore SIGTERM.
 const DEAF_FAMILY: &str =
     "trap '' TERM; sleep 1000 & echo $! >kid; echo $$ >me; touch ready; while :; do wait; done";
 
@@ -74,7 +74,7 @@ impl Probe {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Waits for the end. Returns the exit code and the report of the supervisor process.
+    /// Waits for the end of the probe. Returns its exit code and the report of the supervisor process.
     fn outcome(mut self) -> (Option<i32>, serde_json::Value) {
         let mut said = String::new();
         std::io::Read::read_to_string(self.0.stderr.as_mut().unwrap(), &mut said).unwrap();
@@ -381,7 +381,7 @@ fn processes_that_left_the_group_end_only_with_a_lost_lease() {
     kill_process(scratch.pid("kid"), Signal::KILL).unwrap();
 }
 
-/// Runs a shell line on a terminal of its own, through script(1).
+/// Runs a shell line on its own terminal, through script(1).
 struct OnTerminal {
     probe: Probe,
     log: PathBuf,
@@ -434,7 +434,8 @@ const READS: &str = r#"sh -c 'echo rea""dy; read word; echo "got <$word>"'"#;
 
 #[test]
 fn a_command_reads_the_terminal() {
-    // As the shell's job, and from a script, whose group keeps the terminal until the command needs it.
+    // The probe runs first as a job of the shell. Then it runs from a script, whose process group keeps
+    // the terminal until the command needs it.
     for line in [
         format!(r#"exec "$PROBE" 30000 60000 extend job -- {READS}"#),
         String::from(
@@ -459,7 +460,7 @@ fn ctrl_c_ends_the_command() {
         let scratch = Scratch::new();
         let mut terminal = OnTerminal::run(&scratch, line);
         terminal.shows("ready");
-        // Repeatedly: a shell that is just starting its child may lose a key.
+        // The key is sent repeatedly, because a shell that is just starting its child may lose a key.
         until(SOON, "the terminal's session has ended", || {
             terminal.key("\x03");
             std::thread::sleep(Duration::from_millis(50));
@@ -482,7 +483,8 @@ fn ctrl_z_stops_and_fg_continues() {
     shell.key("echo still $((40+2)) he''re\n");
     shell.shows("still 42 here");
     shell.key("fg\n");
-    // Typed, listed as stopped, and named by fg. The shell reads no keys after that.
+    // The job's text appears three times: as typed, in the list of stopped jobs, and in the output of
+    // fg. After that the shell reads no keys.
     until(SOON, "the shell names the job", || shell.screen().matches("30000 60000").count() == 3);
     shell.key("hello\n");
     shell.shows("got <hello>");

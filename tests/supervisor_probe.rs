@@ -1,9 +1,9 @@
 //! A program that holds a command under a supervisor process, for tests to kill, stop and make stuck.
 //!
-//! `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`, where HOW is `once` (one deadline, from now),
-//! `extend` (a new one every 50 ms), `stuck` (`once`, and the process does nothing more), `step-down` (as `extend`, with
-//! a step-down after 300 ms) or `drop` (the handle is dropped after a second, and the process continues). It writes the
-//! result as one JSON object to standard error.
+//! `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`, where HOW is `once` (one deadline, counted
+//! from the start), `extend` (a new deadline every 50 ms), `stuck` (like `once`, but the process then does
+//! nothing more), `step-down` (like `extend`, with a step-down after 300 ms) or `drop` (the handle is dropped
+//! after a second, and the process continues). It writes the result as one JSON object to standard error.
 //!
 //! `supervisor-probe as-root COMMAND…` runs the command with the real user id 0. Tests install a copy with the setuid bit.
 

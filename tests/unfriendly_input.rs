@@ -1,7 +1,7 @@
-//! Every entry point with hostile input: random bytes, and random sequences of pieces of the expected input, with some
-//! bytes changed. The same functions are fuzzed: see `fuzz/`.
+//! Tests every entry point with hostile input: random bytes, and random sequences of pieces of the expected
+//! input, with some bytes changed. The fuzz targets in `fuzz/` call the same functions.
 //!
-//! `QUORATE_CASES=100000` runs more than CI does.
+//! `QUORATE_CASES=100000` runs more cases than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use proptest::{
@@ -15,7 +15,8 @@ use quorate_tests::unfriendly::{DOORS, Door};
 /// The number of cases for each entry point.
 const CASES: u32 = 1_500;
 
-/// These use files, or walk through calendars: fewer cases are sufficient.
+/// The entry points that use files or calculate with calendars. They run fewer cases, because each case is
+/// slow.
 const SLOW: [&str; 2] = ["cron", "file_node"];
 
 fn cases(door: &Door) -> u32 {

@@ -1,5 +1,5 @@
-//! Holds comments, strings and documents to plain technical English: `docs/words.txt` lists words that they do not use, and a
-//! doc comment begins with a verb or a noun phrase.
+//! Checks that comments, strings and documents use plain technical English. `docs/words.txt` lists words that
+//! they must not use. A doc comment must begin with a verb or a noun phrase.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files in which a listed word is the subject itself, each with the reason.
-/// A directory ends with `/`.
+/// Files that need a listed word because they are about that word, each with the reason. A directory ends
+/// with `/`.
 const EXCEPTIONS: [(&str, &str); 6] = [
     ("docs/words.txt", "the list"),
     ("CHANGELOG.md", "names earlier verbs and fields"),
@@ -19,7 +19,7 @@ const EXCEPTIONS: [(&str, &str); 6] = [
     ("tests/command_end.rs", "`nobody` is a user of Unix systems"),
 ];
 
-/// Question words with which a doc comment does not begin.
+/// Question words with which no doc comment may begin.
 const QUESTIONS: [&str; 7] = ["What", "How", "Whether", "Who", "Whom", "Whose", "That"];
 
 /// One entry of the list.
@@ -33,7 +33,7 @@ struct Rule {
 struct Piece {
     line: usize,
     text: String,
-    /// A doc comment that follows no other doc comment.
+    /// Set for a doc comment that follows no other doc comment.
     begins_documentation: bool,
 }
 
@@ -194,7 +194,7 @@ fn pieces(source: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the length of the string literal that begins here, if one does.
+/// Returns the length of the string literal at the beginning of `rest`, if there is one.
 fn string_end(rest: &str) -> Option<usize> {
     let hashes = rest.strip_prefix('r').map(|raw| raw.bytes().take_while(|byte| *byte == b'#').count());
     if let Some(hashes) = hashes
@@ -215,11 +215,11 @@ fn string_end(rest: &str) -> Option<usize> {
     })
 }
 
-/// Returns the length of the character literal, identifier or other character that begins here.
+/// Returns the length of the character literal, identifier or other character at the beginning of `rest`.
 fn character_end(rest: &str) -> usize {
     let first = rest.chars().next().map_or(1, char::len_utf8);
     if let Some(inner) = rest.strip_prefix('\'') {
-        // A character literal, as opposed to a lifetime.
+        // The quote begins a character literal, and not a lifetime.
         if let Some(escape) = inner.strip_prefix('\\') {
             return escape.find('\'').map_or(first, |end| end + 3).max(if escape.starts_with('\'') {
                 4
@@ -231,6 +231,6 @@ fn character_end(rest: &str) -> usize {
         return if inner[length..].starts_with('\'') { length + 2 } else { first };
     }
     let identifier = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
-    // An identifier is taken whole, so that its last letter is not read as the `r` of a raw string.
+    // An identifier is consumed as a whole, so that its last letter is not read as the `r` of a raw string.
     if identifier > 1 { identifier } else { first }
 }

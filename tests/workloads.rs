@@ -1,4 +1,4 @@
-//! Each plan of `workloads/main.rs`, for a short time. The program runs them for as long as one likes.
+//! Each plan of `workloads/main.rs`, for a short time. The program itself can run them for any time.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The plans run one after the other: each of them measures, and is sensitive to a busy machine.
+/// The plans run one after the other, because each of them measures times, and a busy machine would disturb
+/// that.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs a plan, which must find no violation, and returns its report.
@@ -28,7 +29,8 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// Under this seed holders are stopped while all servers lose their data, and the leader is killed in a run, within 8 s.
+/// Under this seed, within 8 s, holders are stopped while all servers lose their data, and the leader is
+/// killed during a run.
 #[test]
 fn everything_at_once_under_faults_breaks_no_guarantee() {
     let page = run(&["soak", "--for", "20s", "--seed", "192"]);

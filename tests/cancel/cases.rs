@@ -1,5 +1,5 @@
-//! One case for each public future: what it takes to try it, and what must be true of it alone. What must be true
-//! of all is in [`Stage::aftermath`].
+//! One case for each public future: the steps to try it, and what must be true after this future only. What
+//! must be true after every future is in [`Stage::aftermath`].
 
 use crate::{
     cut::Cut,
@@ -64,7 +64,7 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
     }
     let finished = acquired.is_some();
     drop(acquired);
-    // The same lock, right after the drop.
+    // Acquire the same lock again, right after the future was dropped.
     let again = stage.soon("the same lock again", SOON, lock.acquire()).await.expect("it waits");
     again.fencing_token().expect("a fresh lease is valid");
     finished
@@ -73,7 +73,8 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
 pub(crate) async fn extend(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let finished = stage.cut(lease.extend()).await.is_some();
-    // A caller that stopped waiting still holds it, for longer than one TTL: the extension goes on.
+    // A caller that stopped waiting still holds the lease, for longer than one TTL: the lease is still
+    // extended.
     lease.fencing_token().expect("the lease stands");
     stage.env.sleep(TTL * 2).await;
     lease.fencing_token().expect("the lease is renewed");
@@ -92,7 +93,7 @@ pub(crate) async fn lease_events_next(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let mut events = lease.events();
     let mut reported = Vec::new();
-    // The state first, and then the end, which is some time away.
+    // The stream reports the present state first, and the end of the lease later.
     reported.extend(stage.soon("the present state", SOON, events.next()).await);
     let (first, ()) = join(stage.cut(events.next()), async {
         stage.env.sleep(30 * MS).await;
@@ -140,7 +141,7 @@ pub(crate) async fn close(stage: &Stage) -> bool {
         return false;
     }
     stage.closed.set(true);
-    // Once begun it goes on.
+    // The close continues once it has begun, even if its future is dropped.
     stage.soon("loss of what it held", SOON, lost.cancelled()).await;
     assert!(lease.fencing_token().is_err());
     cut.is_some()
@@ -151,14 +152,14 @@ pub(crate) async fn close(stage: &Stage) -> bool {
 pub(crate) async fn campaign(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS).end_on_error();
     let (works, terms) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    // A clone of a term keeps nothing alive.
+    // A clone of a term does not keep the term alive.
     let kept = Arc::new(Mutex::new(Vec::new()));
     let work = {
         let (works, terms, kept) = (Arc::clone(&works), Arc::clone(&terms), Arc::clone(&kept));
         move |term: Term| {
             let alive = Alive::new(&works);
             kept.lock().unwrap().push(term.clone());
-            // The first term resigns, the second works until its step-down.
+            // The first term resigns. The second term works until its step-down.
             let first = terms.fetch_add(1, Ordering::Relaxed) == 0;
             async move {
                 let _alive = alive;
@@ -182,7 +183,7 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
     if let Some(ended) = &ended {
         ended.as_ref().expect("shut down");
     }
-    // The same election may be run again.
+    // The same election can be run again.
     let again = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending::<()>());
     let again = stage.soon("another term of the same election", SOON, again).await;
     assert!(matches!(again, Err(ElectionError::Work(ENOUGH))), "{again:?}");
@@ -217,7 +218,8 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut observer = election.observe().expect("a name");
     stage.soon("first look", SOON, observer.change()).await.expect("a majority is there");
-    // A worker leads from now on for a while; an observer that is read after the drop reports it.
+    // From now on a worker leads for a while. The observer reports that leader, even if it is read after the
+    // drop.
     let led = election.run(|term: Term| async move {
         term.quorum().env().sleep(Duration::from_secs(2)).await;
         Err(ENOUGH)
@@ -229,7 +231,7 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
             Some(changed) => changed,
             None => stage.soon("the change that it was dropped before", SOON, observer.change()).await,
         };
-        // With a rival the change may be that there is no leader any more.
+        // With a rival, the reported change may be that there is no leader.
         let leader = leader.expect("a majority is there");
         assert!(leader.is_some() || stage.conditions == NetworkConditions::Rival, "a change is lost");
         finished
@@ -251,7 +253,7 @@ fn record(stage: &Stage, value: &str) -> Record {
     Record { at: stage.env.wall().as_micros() + 5_000_000, term: TERM, last: false, value: value.into() }
 }
 
-/// The record that a later leader finds under the key: the newest one of a majority.
+/// Returns the record that a later leader finds under the key: the newest record of a majority.
 async fn found(stage: &Stage, term: FencingToken) -> Option<Record> {
     let seal = async {
         loop {
@@ -280,7 +282,8 @@ pub(crate) async fn write(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let (key, record) = (Arc::from("key"), record(stage, "mine"));
     let written = stage.cut(ledger(stage).write(&key, None, &record)).await;
-    // On some nodes or on none: a later leader finds this record or none, and can write what it likes over it.
+    // The write reached some nodes or none. So a later leader finds this record or no record, and can
+    // overwrite either.
     let later = FencingToken::new(TERM.get() + 1);
     let seen = found(stage, later).await;
     assert!(seen.as_ref().is_none_or(|seen| *seen == record), "{seen:?}");
@@ -289,7 +292,8 @@ pub(crate) async fn write(stage: &Stage) -> bool {
     }
     let next = Record { term: later, value: "later".into(), ..record };
     let writes = async {
-        // A node of the minority may have nothing, or what was seen: the second try reaches the rest.
+        // A node of the minority may have no record, or the record in `seen`. The second try writes to the
+        // nodes without a record.
         for seen in [seen.as_ref(), None, seen.as_ref()] {
             if ledger(stage).write(&key, seen, &next).await.is_ok() {
                 return true;
@@ -309,7 +313,7 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     finished
 }
 
-/// Records in the ledger stay, whether or not their TTL is set.
+/// Setting the TTL of the ledger, cut short or not, adds no record.
 pub(crate) async fn keep(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
@@ -317,7 +321,7 @@ pub(crate) async fn keep(stage: &Stage) -> bool {
     finished
 }
 
-/// A job that is always due, and whether it runs.
+/// Returns a scheduler with a job that is always due, and a flag that is set while the job runs.
 fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>) {
     let works = Arc::new(AtomicBool::new(false));
     let (flag, env) = (Arc::clone(&works), stage.env.clone());
@@ -379,7 +383,7 @@ pub(crate) async fn drain(stage: &Stage) -> bool {
     let run = stage.env.spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.env.sleep(700 * MS).await;
     let finished = stage.cut(handle.drain()).await.is_some();
-    // Cut short or not: it goes on, and may be waited for again.
+    // The drain continues whether or not its future was cut short, and can be awaited again.
     handle.drain().await;
     assert!(!works.load(Ordering::Relaxed) && election.term().is_none());
     assert!(matches!(run.await, Ok(Ok(()))));
@@ -414,7 +418,8 @@ pub(crate) async fn process(stage: &Stage) -> bool {
         }))
         .await;
     assert!(!works.load(Ordering::Relaxed), "the handler outlived its future");
-    // Cut while it recorded what came of it, it is claimed until its TTL ends.
+    // If the future was cut while it recorded the handler's result, the message stays claimed until the
+    // claim's TTL ends.
     stage.patience.set(TTL + SOON);
     if let Some(Ok(Processed::Handled)) = &handled {
         done_is_final(stage, "it worked").await;
@@ -483,7 +488,7 @@ pub(crate) async fn reset_attempts(stage: &Stage) -> bool {
     reset.is_some()
 }
 
-/// With a limit, so that the attempt is counted before it begins.
+/// With a limit of attempts, so that the attempt is counted before the handler begins.
 pub(crate) async fn claims_process_or_wait(stage: &Stage) -> bool {
     let works = Arc::new(AtomicBool::new(false));
     let claims = stage.claims().max_attempts(3);
@@ -509,7 +514,7 @@ pub(crate) async fn claims_process_or_wait(stage: &Stage) -> bool {
     handled.is_some()
 }
 
-/// Done, and everybody hears the same.
+/// Checks that the message is done, and that a later claim receives the same result.
 async fn done_is_final(stage: &Stage, result: &str) {
     match stage.claims().claim(NAME).await {
         Ok(ClaimOutcome::Done(reported)) => assert_eq!(&*reported.result, result),
@@ -517,7 +522,8 @@ async fn done_is_final(stage: &Stage, result: &str) {
     }
 }
 
-/// Within the TTL it is done, with what the handler gave, or free.
+/// Waits until the message is either done, with the handler's result, or free. Fails if that takes longer
+/// than the TTL.
 async fn settled(stage: &Stage, result: &str) {
     let ends = async {
         loop {

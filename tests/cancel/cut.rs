@@ -2,21 +2,22 @@
 
 use std::{fmt, future::poll_fn, pin::pin, task::Poll};
 
-/// Where a future is dropped.
+/// The point at which a future is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// Before its first poll.
     Unpolled,
-    /// As soon as it has said *pending* so many times, and once more.
+    /// At once after it has returned *pending* this number of times and once more.
     Waiting(usize),
-    /// The same, but only when it is to be polled again: what it waited for is there, and not yet looked at.
+    /// After the same number of polls, but only once the future is woken: the event that it waits for has
+    /// happened, and the future has not been polled since.
     Woken(usize),
-    /// Nowhere.
+    /// The future is not dropped.
     Never,
 }
 
 impl Cut {
-    /// Runs `work` up to the cut, and drops it there; `None` where it did not get to its end.
+    /// Runs `work` up to the cut, and drops it there. Returns `None` if `work` did not complete.
     pub(crate) async fn run<T>(self, work: impl Future<Output = T>) -> Option<T> {
         if self == Self::Unpolled {
             return None;
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Three await points, each over at the next poll.
+    /// Has three await points. Each of them completes at the next poll.
     async fn three(reached: &mut usize) {
         for _ in 0..3 {
             *reached += 1;

@@ -1,4 +1,5 @@
-//! Many leases at once, slots, readers, and what passes a lease from hand to hand.
+//! Cases about many leases at once, slots, readers, and the handover of a lease from one worker to
+//! another.
 
 use crate::{
     at_every_await_point,
@@ -14,10 +15,10 @@ use quorate::{
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
-/// Above and below [`NAME`] in the order of names.
+/// Names that sort after, equal to and before [`NAME`].
 const NAMES: [&str; 3] = ["z", NAME, "a"];
 
-/// The futures that are tried here, by type and name, and a test for each.
+/// Lists the futures that are tried here, by type and name, and generates a test for each of them.
 macro_rules! cases {
     ($($test:ident: $name:literal, $matter:ident;)*) => {
         pub(crate) const TRIED: &[&str] = &[$($name),*];
@@ -128,7 +129,7 @@ async fn slots_try_acquire(stage: &Stage) -> bool {
 async fn transfer_to(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
     let lost = lease.lost_token().clone();
-    // To the next worker that acquires.
+    // The lease passes to the next worker that acquires it.
     let successor = if stage.conditions == NetworkConditions::Rival { "rival" } else { "other" };
     let finished = stage.cut(lease.transfer_to(successor)).await.is_some();
     stage.soon("loss", MS, lost.cancelled()).await;
@@ -202,7 +203,7 @@ async fn ask_to_resign(stage: &Stage) -> bool {
     };
     let (finished, led) = join(asks, led.until(std::future::pending::<()>())).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
-    // A resign request expires, a second after the end of the wait.
+    // A resign request expires a second after the wait of its sender has ended.
     stage.env.sleep(wait + Duration::from_secs(1) + SOON).await;
     finished
 }

@@ -1,12 +1,12 @@
-//! Every public future is dropped at each of its await points, and then nothing is left of it: another worker can
-//! have what it was about, no key stands (none longer than the TTL where no release can come), no task lives, and
-//! what it was called on can be used again.
+//! Every public future is dropped at each of its await points. Then nothing of it may be left: another worker
+//! can acquire its resource, and the object on which it was called can be used again. No task is left, and no
+//! server stores a key (where no release can arrive, no longer than for the TTL).
 //!
 //! # What is not guaranteed
 //!
-//! The await points are those of the histories that are run: seven network conditions for each future, one history
-//! for each. Servers are in memory and time is paused; that a dropped request to a real server behaves so is for the
-//! sessions' own tests.
+//! The tests try only the await points that occur in their histories. For each future there is one history
+//! under each of seven network conditions. The servers are in memory, and time is paused. The tests of the
+//! sessions check that a dropped request to a real server behaves in the same way.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ use cut::Cut;
 use stage::{Matter, NetworkConditions, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// More await points than any case has: one that has more is not tried whole.
+/// A number larger than the await points of any case. A case with more await points is not tried completely.
 const MOST: usize = 400;
 
 /// Tries one case at every await point under every network condition, and prints the number of drops.
@@ -49,7 +49,7 @@ fn at_every_await_point(name: &str, matter: Matter, case: Case) {
     assert!(drops > 0, "{name} has no await point under any network condition: this proves nothing");
 }
 
-/// One history; whether the future got to its end.
+/// Runs one history. Returns whether the future completed.
 fn one_history(name: &str, matter: Matter, conditions: NetworkConditions, cut: Cut, case: Case) -> bool {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -65,10 +65,10 @@ fn one_history(name: &str, matter: Matter, conditions: NetworkConditions, cut: C
     })
 }
 
-/// The futures that are tried here, by type and name, and a test for each.
+/// Lists the futures that are tried here, by type and name, and generates a test for each of them.
 macro_rules! cases {
     ($($test:ident: $name:literal, $matter:ident;)*) => {
-        /// The futures of the other tests of this file.
+        /// The futures that these generated tests try.
         const TRIED: &[&str] = &[$($name),*];
 
         $(

@@ -1,5 +1,5 @@
-//! Jobs seen and operated from a worker that has none, while another leads: wherever the look or the request is dropped,
-//! the job can be operated from then on.
+//! A worker without jobs reads and controls the jobs of another worker, which leads. Wherever the read or the
+//! request is dropped, the job can still be controlled afterwards.
 
 use crate::stage::{Matter, NAME, SOON, Stage, TTL};
 use futures_util::future::join;
@@ -18,7 +18,7 @@ fn jobs(stage: &Stage) -> Jobs {
     Jobs::new(&stage.me, NAME).expect("a name").wait(5 * SOON)
 }
 
-/// Runs `tried`, which makes the cut, while the other worker leads a job.
+/// Runs `tried`, which makes the cut, while the other worker leads and runs a job.
 async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
     let job = Job::new(JOB, every(500 * MS).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
     let election = Election::new(stage.other(), NAME).ttl(TTL);
@@ -36,7 +36,7 @@ async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
         // In every case, the next request is answered, and the read returns its effect.
         let paused = async {
             while let Err(error) = jobs.pause(JOB).await {
-                // While a node is being missed a round may come to nothing.
+                // A round may fail while the connection to a node is being restored.
                 assert!(!matches!(error, JobsError::UnknownJob { .. }), "{error}");
                 stage.env.sleep(20 * MS).await;
             }

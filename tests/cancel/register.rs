@@ -1,10 +1,10 @@
-//! The list of what is tried is the list of what there is.
+//! Checks that the list of tried futures matches the public futures of the libraries.
 
 use crate::{TRIED, hands, operated, replace, servers, stream};
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Reads the libraries' sources for public futures: `async fn`, `-> impl Future`, `-> BoxFuture` on a public type or
-/// trait, and types that are futures; by type and name, with the documentation above.
+/// Reads the libraries' sources for public futures: `async fn`, `-> impl Future`, `-> BoxFuture` on a public
+/// type or trait, and types that are futures. Lists them by type and name, each with its documentation.
 #[derive(Debug, Default)]
 struct Register {
     found: BTreeMap<String, String>,
@@ -32,7 +32,8 @@ impl Register {
         }
     }
 
-    /// Sources are as rustfmt leaves them: items begin at the margin, members four spaces in.
+    /// Reads a source that rustfmt has formatted: items begin at the margin, and members are indented by four
+    /// spaces.
     fn read_source(&mut self, source: &str) {
         let (mut of, mut in_trait, mut docs) = (String::new(), false, String::new());
         let mut lines = source.lines().peekable();
@@ -73,7 +74,8 @@ impl Register {
     }
 }
 
-/// `impl<T: Send> Future for Task<T> where …`, `impl Lock {`, `pub trait Node: Send {`: the type or trait that it is of.
+/// Returns the type or trait of a header such as `impl<T: Send> Future for Task<T> where …`, `impl Lock {`,
+/// or `pub trait Node: Send {`.
 fn type_of(header: &str) -> String {
     let header = header.trim_start_matches("pub trait ");
     // The methods of `impl Lock<ReadLease>` are not those of `impl Lock`.

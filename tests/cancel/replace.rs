@@ -1,5 +1,6 @@
-//! A change of the node set that is dropped at each of its await points and run again, with workers of the old list
-//! and of the new one trying all the while: never two holders, tokens that grow, and the new set elects in the end.
+//! The future that changes the node set is dropped at each of its await points, and then run again. Meanwhile
+//! workers of the old list and of the new list try to acquire a lock. There are never two holders, tokens
+//! grow, and at the end the new set elects a holder.
 
 use crate::{
     cut::Cut,
@@ -21,11 +22,11 @@ pub(crate) const TRIED: &[&str] = &["NodeSet::look", "Replacement::run", "Replac
 
 const MAX_TTL: Duration = Duration::from_secs(4);
 const TTL: Duration = Duration::from_secs(2);
-/// More await points than any history has.
+/// A number larger than the await points of any history.
 const MOST: usize = 400;
 const MS: Duration = Duration::from_millis(1);
 
-/// The present holder, the past ones, and every token in the order of the grants.
+/// The present holder, the past holders, and every token in the order of the grants.
 #[derive(Debug, Default)]
 struct Book {
     holder: Option<&'static str>,
@@ -91,7 +92,8 @@ impl Bench {
                 };
                 let until = env.now() + 700 * MS;
                 if let Ok(token) = lease.fencing_token() {
-                    // A panic here poisons the mutex of the book: no test can read it any more.
+                    // A panic here poisons the mutex of the book, so that the test fails when it reads the
+                    // book.
                     book.lock().unwrap().enter(name, token);
                     while lease.is_valid() && env.now() < until {
                         env.sleep(MS).await;
@@ -121,7 +123,8 @@ impl Bench {
         }
         self.env.finish().await;
         self.network.finish().await;
-        // The workers' tasks have ended: a panic of one is ours.
+        // The workers' tasks have ended. If one of them panicked, the mutex is poisoned, and this test
+        // panics, too.
         let book = self.book.lock().expect("no worker has panicked: two held");
         let tokens: Vec<FencingToken> = book.grants.iter().map(|(_, token)| *token).collect();
         assert!(
@@ -136,26 +139,26 @@ fn wins(book: &Book, name: &str) -> usize {
     book.grants.iter().filter(|(winner, _)| *winner == name).count()
 }
 
-/// Runs the change with a cut. Returns whether it completed.
+/// Runs the change up to the cut. Returns whether the change completed.
 async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
     let mut bench = Bench::new(size);
     let worker = bench.worker("old", old);
     worker.met(MAX_TTL).await;
     worker.trust_nodes().await.expect("all are there");
     bench.until("lease of the old set", TTL, |book| wins(book, "old") > 0).await;
-    // A worker that was given the new list a little too early.
+    // This worker gets the new list a little too early.
     let early = bench.worker("new", new);
     early.met(MAX_TTL).await;
     let change = bench.change(old, new);
     let finished = cut.run(change.run(|_| ())).await.is_some();
     bench.env.sleep(bench.env.random_below(300 * MS)).await;
-    // Again to its end, and once more: that changes nothing.
+    // The change runs to its end, and then once more. The second run changes nothing.
     for _ in 0..2 {
         let parts = bench.change(old, new).run(|_| ()).await.expect("all are there");
         let open = parts.iter().filter(|part| part.part != Part::Leaves);
         assert!(open.clone().count() == new.len() && open.clone().all(|part| part.found == Ok(Found::New)));
     }
-    // One that has not met the nodes while they were closed comes at once.
+    // A worker that has not met the nodes while they were closed can acquire at once.
     bench.worker("fresh", new);
     let before = wins(&bench.book.lock().unwrap(), "old");
     bench
@@ -163,7 +166,7 @@ async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
         .await;
     bench.env.sleep(MAX_TTL).await;
     assert_eq!(wins(&bench.book.lock().unwrap(), "old"), before, "the old list elects no more");
-    // And its status shows both lists.
+    // The status of a worker with the old list shows both lists.
     let reported = worker.nodes().iter().any(|node| match &node.state {
         NodeState::Refused(why) => {
             let (text, names) = (why.to_string(), |nodes: &[usize]| bench.set(nodes).names().join(","));
@@ -181,7 +184,7 @@ fn block_on<T>(history: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(history)
 }
 
-/// Every cut; one of several where that would be many.
+/// Tries every cut, or only one of several cuts if there are many.
 fn at_every_await_point(size: usize, old: &[usize], new: &[usize]) {
     let mut drops = 0;
     for kind in [Cut::Waiting, Cut::Woken] {
@@ -205,13 +208,15 @@ fn three_servers_become_five() {
     at_every_await_point(5, &[0, 1, 2], &[0, 1, 2, 3, 4]);
 }
 
-/// Two of the three that stay may have no part in a majority of the five: their memory begins again.
+/// Two of the three servers that stay may have missed every majority of the five servers. So their memory
+/// begins again.
 #[test]
 fn five_servers_become_three() {
     at_every_await_point(5, &[0, 1, 2, 3, 4], &[2, 3, 4]);
 }
 
-/// The old majority was of two that leave and one that then is away: what the other two have counted is old.
+/// The old majority consists of two servers that leave and one that then is unreachable. The counters of the
+/// other two servers are out of date.
 #[test]
 fn what_staying_servers_have_missed_makes_no_token_go_back() {
     block_on(async {
@@ -284,7 +289,7 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
         bench.servers[3].set_up(false);
         let error = bench.change(&[0, 1, 2], &[1, 2, 3]).run(|_| ()).await.expect_err("server 3 is away");
         assert!(matches!(&error, ReplaceError::NewNodeAway { node, .. } if &**node == "server-3"), "{error}");
-        // The old workers have noticed nothing.
+        // The change has not affected the workers of the old list.
         bench.until("lease of the old set", TTL, |book| wins(book, "old") > 1).await;
         bench.servers[3].set_up(true);
         bench.servers[0].set_up(false);
@@ -294,7 +299,7 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
         let text = error.to_string();
         assert!(matches!(error, ReplaceError::NotClosed { shut: 1, needed: 2, .. }), "{text}");
         assert!(text.contains("server-0") && text.contains("server-1"), "{text}");
-        // One that leaves may be away: the others are a majority.
+        // A server that leaves may be unreachable, because the other servers are a majority.
         bench.servers[1].set_up(true);
         let (mut reported, env) = (Vec::new(), bench.env.clone());
         let change = bench.change(&[0, 1, 2], &[1, 2, 3]);
@@ -308,7 +313,8 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
             step.unwrap_or_else(|| panic!("no {wanted}: {reported:?}")).0
         };
         assert!(at("Closed").until(at("Opened")) >= MAX_TTL, "{reported:?}");
-        // Another change is refused while this one is not through on some node: server 0 still has the old list.
+        // Another change is refused while this change is incomplete on some node. Server 0 still has the old
+        // list.
         bench.servers[0].set_up(true);
         let error =
             bench.change(&[0, 1], &[1, 2]).run(|_| ()).await.expect_err("another set is stored there");

@@ -1,4 +1,4 @@
-//! The futures that need a real server, or are the seam to one.
+//! The futures that need a real server, or that connect the library to one.
 
 use crate::cut::Cut;
 use futures_util::{FutureExt, future::BoxFuture};
@@ -14,7 +14,7 @@ use quorate_redis::{Connect, RedisNode};
 use quorate_testkit::redis::RedisServer;
 use std::time::Duration;
 
-/// The futures of this file. `World::sleep_until` is tried in every history of this file, by each of its timers.
+/// The futures of this file. Every case of this file also tries `World::sleep_until`, through its timers.
 pub(crate) const TRIED: &[&str] = &[
     "Connect::connect",
     "Node::open",
@@ -24,16 +24,16 @@ pub(crate) const TRIED: &[&str] = &[
     "World::sleep_until",
 ];
 
-/// For what must come, on a slow machine too.
+/// The longest wait for an event that must happen, on a slow machine, too.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More await points than any of these has.
+/// A number larger than the await points of any of these futures.
 const MOST: usize = 200;
 
 fn server() -> RedisServer {
     RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Waits until no connection is left but the one that asks.
+/// Waits until the server has no connection except that of this query.
 async fn nobody_is_connected(server: &RedisServer, what: &str) {
     let env = Env::system();
     let give_up = env.now() + PATIENCE;
@@ -47,7 +47,7 @@ async fn nobody_is_connected(server: &RedisServer, what: &str) {
     }
 }
 
-/// Tries each cut until the work gets to its end; both ways of dropping it.
+/// Drops the work at each of its await points, until it completes. Tries both ways of dropping it.
 async fn at_every_await_point<T>(what: &str, server: &RedisServer, work: impl AsyncFn() -> T) {
     let mut drops = 0;
     for kind in [Cut::Waiting, Cut::Woken] {
@@ -118,13 +118,13 @@ async fn open() {
     panic!("a FileNode never opens");
 }
 
-/// Sends one request under the stored marker, with a time for which no node refuses it.
+/// Sends one request under the stored marker, with a time limit that no node considers to be in the past.
 fn post(session: &mut impl Session, request: Request) -> BoxFuture<'static, Result<BatchReply, Cause>> {
     let not_after = NodeTime::from_micros(Env::system().wall().as_micros() + 60_000_000);
     session.send(Batch { requests: vec![request], not_after, stamp: "m".into() }).boxed()
 }
 
-/// The reply is lost, the batch is not: it runs, in its order, and once.
+/// Checks that a dropped reply does not drop its batch: the batch runs once, and in order.
 async fn a_dropped_reply_loses_no_batch(node: impl Node) {
     let (resource, keep) = (Resource::lock("r").expect("a name"), Duration::from_secs(60));
     let (mut session, _) = node.open(PushSender::channel().0).await.expect("it is there");

@@ -22,30 +22,31 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Of every lease here.
+/// The TTL of every lease in these tests.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The time in which a released resource can be acquired: releases travel, and a waiter that has just tried tries again.
+/// The time in which a released resource can be acquired: the release must reach the servers, and a waiter
+/// that has just tried must try again.
 pub(crate) const SOON: Duration = Duration::from_millis(600);
-/// The lock, the group, the set and the message that everything here is about.
+/// The name of the lock, the group, the set and the message in every case.
 pub(crate) const NAME: &str = "r";
 
 /// The network to the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkConditions {
-    /// The workers have only just begun: the handshakes are under way.
+    /// The workers have just started, and their handshakes are still in progress.
     Cold,
-    /// Some milliseconds each way, to each server others.
+    /// A message takes some milliseconds each way, with a different delay for each server.
     Fair,
     /// One server never answers.
     OneAway,
     /// One server grants, but its answers come after the node timeout.
     OneLate,
-    /// The servers have counted differently, so that a token is raised.
+    /// The servers have different counters, so that a token must be raised.
     Apart,
-    /// A third worker acquires and releases all the time, from the same moment on.
+    /// A third worker acquires and releases the resource all the time, from the beginning of the case.
     Rival,
-    /// One server is cut off at the moment of the drop: no release reaches it.
+    /// One server is cut off at the moment of the drop, so that no release reaches it.
     CutOff,
 }
 
@@ -62,7 +63,7 @@ pub(crate) enum Matter {
     Claim,
 }
 
-/// Two workers, three servers, and a cut.
+/// Two workers, three servers, and the cut that a case makes.
 pub(crate) struct Stage {
     pub(crate) env: Env,
     network: Env,
@@ -76,7 +77,7 @@ pub(crate) struct Stage {
     cut_at: Cell<Option<BootTime>>,
     /// The longest time that the other worker may wait. A case may change it.
     pub(crate) patience: Cell<Duration>,
-    /// Set where the case has closed the first worker.
+    /// Set if the case has closed the first worker.
     pub(crate) closed: Cell<bool>,
 }
 
@@ -125,8 +126,8 @@ impl Stage {
         }
         let rival = self.rival.iter().map(|(quorum, _)| quorum);
         for quorum in [&self.me, &self.other].into_iter().chain(rival) {
-            // The one that marks the nodes dates the marker by its own estimate of their clocks: the others may wait for
-            // some milliseconds.
+            // The worker that writes the markers dates them by its own estimate of the nodes' clocks. So the
+            // other workers may have to wait for some milliseconds.
             let trusted = || quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
             let give_up = self.env.now() + Duration::from_secs(2);
             while trusted() < 2 {
@@ -139,7 +140,8 @@ impl Stage {
                 self.servers[away].set_up(false);
                 take(&self.other, self.matter).await;
                 self.servers[away].set_up(true);
-                // Until it is met again, which a driver tries each second at the latest.
+                // Waits until the worker has met the server again. The worker tries to connect at least once
+                // a second.
                 let all = || self.other.nodes().iter().all(|node| node.state == NodeState::Trusted);
                 self.until("met", Duration::from_secs(5), all).await;
                 self.other.met(Duration::from_secs(1)).await;
@@ -156,7 +158,7 @@ impl Stage {
         }
     }
 
-    /// Runs what is tried up to the cut; whether it got to its end.
+    /// Runs `work` up to the cut. Returns its output if it completed before the cut.
     pub(crate) async fn cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         // A future that waits forever is dropped, too.
         let ends = self.env.now() + Duration::from_secs(30);
@@ -165,7 +167,8 @@ impl Stage {
         output
     }
 
-    /// The cut has been made, or there was none.
+    /// Notes the time of the cut, or of the end of the future if there was no cut. Cuts off a server if the
+    /// conditions require that.
     pub(crate) fn note_cut(&self) {
         if self.conditions == NetworkConditions::CutOff {
             self.servers[1].set_up(false);
@@ -182,7 +185,7 @@ impl Stage {
         }
     }
 
-    /// The output of what must come in time.
+    /// Returns the output of `work`, which must complete within the given time.
     pub(crate) async fn soon<T>(&self, what: &str, within: Duration, work: impl Future<Output = T>) -> T {
         let output = self.env.before(self.env.now() + within, work).await;
         output.unwrap_or_else(|| panic!("no {what} in {within:?}"))
@@ -201,8 +204,9 @@ impl Stage {
         claims(&self.me)
     }
 
-    /// Nothing is left of what was dropped: another worker can have it, and so can this one; no key stands, and
-    /// none longer than the TTL where no release could come; no task lives.
+    /// Checks that the dropped future has left nothing behind. The other worker can acquire the resource, and
+    /// so can this worker. Reachable servers store no key of a lease, and no server stores one for longer
+    /// than the TTL. No task is left.
     pub(crate) async fn aftermath(&self) {
         if let Some((quorum, stop)) = &self.rival {
             stop.cancel();
@@ -215,7 +219,7 @@ impl Stage {
         }
         let up = || self.servers.iter().filter(|server| server.is_up());
         self.until("release everywhere", SOON, || up().all(|server| server.leases().is_empty())).await;
-        // A request that was on its way at the cut has come by now, and is granted for the TTL at most.
+        // A request that was sent before the cut has arrived by now. Its grant lasts for at most the TTL.
         let over = self.cut_at.get().expect("the case makes its cut") + TTL + Duration::from_millis(5);
         self.env.sleep_until(over).await;
         let left: Vec<_> = self.servers.iter().flat_map(|server| server.leases()).collect();
@@ -226,7 +230,7 @@ impl Stage {
         self.soon("end of the network", Duration::from_secs(1), self.network.finish()).await;
     }
 
-    /// Closes a worker's quorum within its bound, and finds no task of it.
+    /// Closes a worker's quorum within the time limit, and checks that no task of it is left.
     async fn close(&self, quorum: &Quorum) {
         let bound = NODE_TIMEOUT * 2 + Duration::from_millis(50);
         self.soon("close", bound, quorum.close()).await;
@@ -251,7 +255,7 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "s").ttl(TTL)
 }
 
-/// Takes what the case is about as soon as it can be had, and lets it go.
+/// Acquires the resource of the case as soon as possible, and releases it.
 fn take(quorum: &Quorum, matter: Matter) -> BoxFuture<'static, ()> {
     let quorum = quorum.clone();
     Box::pin(async move {
@@ -259,7 +263,7 @@ fn take(quorum: &Quorum, matter: Matter) -> BoxFuture<'static, ()> {
             Matter::Lock => {
                 let lease = quorum.lock(NAME).ttl(TTL).acquire().await.expect("it waits");
                 lease.fencing_token().expect("a fresh lease is valid");
-                // Fewer than a majority may confirm it where a server was cut off just now.
+                // If a server was cut off just now, fewer than a majority may confirm the release.
                 let _ = lease.release().await;
             }
             Matter::Claim => take_claim(&quorum).await,
@@ -288,7 +292,7 @@ async fn take_claim(quorum: &Quorum) {
     }
 }
 
-/// Shows that its owner lives, until it is dropped.
+/// Sets a flag while it exists: the flag shows that the owner of this value has not been dropped.
 #[derive(Debug)]
 pub(crate) struct Alive(Arc<AtomicBool>);
 

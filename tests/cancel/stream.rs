@@ -1,4 +1,5 @@
-//! Consumers of streams: dropped, they leave no handler and no claim, and have acked nothing that is not done.
+//! Consumers of streams. A dropped consumer leaves no handler and no claim, and has acknowledged only
+//! messages that are done.
 
 use crate::{
     at_every_await_point,
@@ -43,7 +44,7 @@ fn message_leave() {
     at_every_await_point("Message::leave", Matter::Claim, |stage| Box::pin(consume(stage, false, 15 * MS)));
 }
 
-/// A message whose source takes its time.
+/// A message whose source acknowledges slowly.
 struct Slow {
     env: Env,
     takes: Duration,
@@ -68,7 +69,7 @@ impl Message for Slow {
     }
 }
 
-/// One message, whose handler succeeds or fails, and then the end of the stream.
+/// Consumes one message, whose handler succeeds or fails, and then the end of the stream.
 async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
     let (works, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let message = Slow { env: stage.env.clone(), takes, acked: Arc::clone(&acked) };
@@ -83,7 +84,8 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
         }
     };
     let consumer = stage.claims().consume(stream::once(async { message }).boxed(), handler);
-    // Where a rival has it, or too few nodes answer, it is looked at for as long as that may last.
+    // If a rival has the message, or too few nodes answer, the consumer tries again for as long as that may
+    // last.
     let consumer = consumer.patience(Duration::from_secs(60)).until(std::future::pending::<()>());
     let ended = stage.cut(consumer).await;
     let idle = async {
@@ -92,7 +94,8 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
         }
     };
     stage.soon("end of the handler", 5 * MS, idle).await;
-    // Cut while it recorded what came of it, it is claimed until its TTL ends.
+    // If the consumer was cut while it recorded the handler's result, the message stays claimed until the
+    // claim's TTL ends.
     stage.patience.set(TTL + SOON);
     if let Some(Ok(consumed)) = &ended
         && succeeds

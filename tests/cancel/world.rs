@@ -1,4 +1,4 @@
-//! Paused time, and servers behind slow roads.
+//! Paused time, and servers behind a slow network.
 
 use quorate::{
     env::{BootTime, Env, WallTime, World},
@@ -25,7 +25,7 @@ use futures_util::future::BoxFuture;
 /// The wall clock at the beginning.
 const EPOCH: WallTime = WallTime::from_micros(1_700_000_000_000_000);
 
-/// The clocks and tasks of a paused runtime, and randomness of a seed.
+/// The clocks and tasks of a paused runtime, and random numbers from a seed.
 #[derive(Debug)]
 pub(crate) struct PausedWorld {
     began: Instant,
@@ -48,7 +48,7 @@ impl World for PausedWorld {
         EPOCH + self.began.elapsed()
     }
 
-    /// SplitMix64.
+    /// Returns the next number of a SplitMix64 generator.
     fn random(&self) -> u64 {
         let mut bits = self
             .random
@@ -61,7 +61,7 @@ impl World for PausedWorld {
 
     #[expect(clippy::disallowed_methods, reason = "this is the door")]
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
-        // A timer that far away never rings in a test.
+        // A timer that far in the future never fires in a test.
         let wait = self.now().until(at).min(Duration::from_secs(3600));
         Box::pin(tokio::time::sleep(wait))
     }
@@ -72,7 +72,8 @@ impl World for PausedWorld {
     }
 }
 
-/// One server: the shipped engine over a store in memory, as far away as its road is long.
+/// One server: the shipped engine over a store in memory, at a distance that each message needs
+/// time to travel.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: String,
@@ -84,13 +85,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Its tasks, which are the network's, belong to `env`.
+    /// Creates a server. Its tasks, which simulate the network, belong to `env`.
     pub(crate) fn new(name: &str, env: &Env, there: Duration, back: Duration) -> Arc<Self> {
         let (store, up) = (Mutex::default(), AtomicBool::new(true));
         Arc::new(Self { name: name.to_owned(), env: env.clone(), store, up, there, back })
     }
 
-    /// Sets whether messages arrive, in both directions. Others are lost silently.
+    /// Sets whether messages arrive, in both directions. If not, they are lost silently.
     pub(crate) fn set_up(&self, up: bool) {
         self.up.store(up, Ordering::Relaxed);
     }
@@ -99,7 +100,7 @@ impl Server {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// The leases that live here, and for how long yet.
+    /// Returns the leases that the server stores, with their remaining times.
     pub(crate) fn leases(&self) -> Vec<(String, Arc<str>, Duration)> {
         let clocks = self.clocks();
         let left = |row: &LeaseRow| Duration::from_nanos(row.until_nanos - clocks.lease_nanos);
@@ -115,7 +116,7 @@ impl Server {
         self.store.lock().unwrap()
     }
 
-    /// Waits for a message to arrive; forever where it does not.
+    /// Waits until a message arrives. Waits forever if the message is lost.
     async fn travel(&self, until: BootTime) {
         self.env.sleep_until(until).await;
         if !self.is_up() {
@@ -124,7 +125,7 @@ impl Server {
     }
 }
 
-/// A worker's way to a server.
+/// A worker's connection to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Road(pub(crate) Arc<Server>);
 
@@ -156,7 +157,7 @@ impl Node for Road {
 
 type Parcel = (BootTime, Batch, oneshot::Sender<Result<BatchReply, Cause>>);
 
-/// Batches arrive in their order, and whether or not anybody waits for the replies.
+/// A session in which batches arrive in order, even if no worker waits for their replies.
 #[derive(Debug)]
 pub(crate) struct RoadSession {
     server: Arc<Server>,
@@ -179,7 +180,7 @@ impl RoadSession {
                 let (back, env) = (here.env.now() + here.back, here.env.clone());
                 env.clone().spawn(async move {
                     env.sleep_until(back).await;
-                    // The receiver may be gone.
+                    // The receiver may have been dropped.
                     let _ = reply.send(Ok(ran));
                 });
             }
@@ -192,7 +193,7 @@ impl Session for RoadSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let (reply, replied) = oneshot::channel();
         let at = self.server.env.now() + self.server.there;
-        // The network ends after the quorums.
+        // The network ends later than the quorums, so the send cannot fail.
         let _ = self.parcels.send((at, batch, reply));
         async move { replied.await.unwrap_or(Err(Cause::Closed)) }
     }

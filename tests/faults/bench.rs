@@ -12,26 +12,26 @@ use quorate_testkit::{
 use quorate_tests::support::{Key, PATIENCE, keys};
 use std::{ops::Range, sync::Mutex, time::Duration};
 
-/// Of all leases on most benches, and the deployment's `max_ttl`.
+/// The TTL of all leases on most benches, and the deployment's `max_ttl`.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
-/// The TTL where a release must be distinguished from the end of a key's TTL, however busy the machine.
+/// A TTL that is long enough to distinguish a release from an expired key, even on a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(10);
 
 /// The time that a node may take to answer: more than the default, for busy machines.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Between two looks at a condition.
+/// The time between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Five servers that have been admitted.
+/// Five servers that an operator has trusted.
 pub(crate) struct Bench {
     pub(crate) servers: RedisCluster,
     durable: bool,
     ttl: Duration,
 }
 
-/// One worker: its quorum, and the network that it alone has, if it has one.
+/// One worker: its quorum, and its own network, if it has one.
 pub(crate) struct Worker {
     pub(crate) quorum: Quorum,
     pub(crate) roads: Vec<Proxy>,
@@ -58,7 +58,7 @@ impl Bench {
         let bench = Self { servers, durable, ttl };
         let quorum = bench.builder("operator").nodes(bench.nodes()).build().expect("a sound setup");
         let give_up = quorum.env().now() + PATIENCE;
-        // On a busy machine one may not have been met yet.
+        // On a busy machine the worker may not have connected to every server yet.
         while let Err(error) = quorum.trust_nodes().await {
             assert!(quorum.env().now() < give_up, "{error}");
             quorum.env().sleep(LOOK_EVERY).await;
@@ -67,20 +67,20 @@ impl Bench {
         bench
     }
 
-    /// A worker that reaches the servers without a detour, once they all have its trust.
+    /// Returns a worker that reaches the servers without proxies, once it trusts them all.
     pub(crate) async fn worker(&self, name: &str) -> Worker {
         let worker = self.newcomer(name);
         worker.trusts(5).await;
         worker
     }
 
-    /// The same, met or not.
+    /// Returns a worker that reaches the servers without proxies. Does not wait until it trusts them.
     pub(crate) fn newcomer(&self, name: &str) -> Worker {
         let quorum = self.builder(name).nodes(self.nodes()).build().expect("a sound setup");
         Worker { quorum, roads: Vec::new(), ttl: self.ttl }
     }
 
-    /// A worker with a network of its own, whose faults affect no other worker.
+    /// Returns a worker with its own network, whose faults affect no other worker.
     pub(crate) async fn worker_on_roads(&self, name: &str) -> Worker {
         self.worker_on_roads_with(name, |setup| setup).await
     }
@@ -125,19 +125,19 @@ impl Bench {
         self.servers[index].command(&["EXISTS", key]) == "1"
     }
 
-    /// The same on all servers, by the lock's name.
+    /// Returns the servers that store the key of the lock.
     pub(crate) fn holders_of(&self, lock: &str) -> Vec<usize> {
         let key = format!("quorate:{lock}");
         (0..self.servers.len()).filter(|&index| self.is_stored(index, &key)).collect()
     }
 
-    /// Waits until no server has a key of the lock, and sees that it was freed: no key reached its end. For a
-    /// bench [of long leases](Bench::of_long_leases).
+    /// Waits until no server has a key of the lock. Checks that the keys were released rather than expired.
+    /// Requires a bench [of long leases](Bench::of_long_leases).
     pub(crate) async fn freed(&self, lock: &str) {
         self.freed_on(0..self.servers.len(), lock).await;
     }
 
-    /// The same of these nodes.
+    /// Does the same as [`Self::freed`] for these nodes only.
     pub(crate) async fn freed_on(&self, nodes: Range<usize>, lock: &str) {
         assert_eq!(self.ttl, LONG_TTL, "a busy machine may sleep for a shorter lease's time");
         let key = format!("quorate:{lock}");
@@ -156,8 +156,8 @@ impl Bench {
         assert!(left.iter().all(|&left| left > 100), "freed only by the end of its time: {left:?} ms left");
     }
 
-    /// Nothing is left behind: every key of a lease has an end, no later than a TTL from now, and soon none is
-    /// left. (Markers, ledgers and fencing counters stay.)
+    /// Checks that nothing is left behind: every key of a lease expires within a TTL from now, and soon no
+    /// such key is left. (Markers, ledgers and fencing counters stay.)
     pub(crate) async fn clean(&self) {
         eventually("servers without keys of leases", || {
             let left: usize = self.servers.iter().map(|server| leases_on(server, self.ttl)).sum();
@@ -167,7 +167,7 @@ impl Bench {
     }
 }
 
-/// The number of leases on `server`; each ends within a TTL.
+/// Returns the number of leases on `server`. Checks that each of them ends within a TTL.
 fn leases_on(server: &RedisServer, ttl: Duration) -> usize {
     let stands = |key: &Key| match &*key.name {
         "quorate:node" => None,
@@ -188,14 +188,15 @@ impl Worker {
         self.quorum.lock(name).ttl(self.ttl).wait(PATIENCE)
     }
 
-    /// The lease, however often it takes within the patience.
+    /// Returns the lease, after as many attempts as it takes. Fails if the patience runs out.
     #[track_caller]
     pub(crate) fn must_acquire(&self, name: &str) -> impl Future<Output = Lease> {
         let lock = self.lock(name);
         async move { lock.acquire().await.unwrap_or_else(|error| panic!("{error}")) }
     }
 
-    /// One attempt, which must not be won. Its error, if it was one rather than a holder's name.
+    /// Makes one attempt, which must not acquire the lock. Returns its error, or `None` if the attempt named
+    /// a holder instead.
     pub(crate) async fn must_not_acquire(&self, name: &str) -> Option<AcquireError> {
         match self.lock(name).try_acquire().await {
             Ok(TryAcquire::Acquired(lease)) => panic!("acquired: {lease:?}"),
@@ -204,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Waits until so many nodes may vote.
+    /// Waits until the given number of nodes can vote.
     pub(crate) async fn trusts(&self, count: usize) {
         eventually(&format!("trust in {count} nodes"), || {
             let trusted = self.quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
@@ -213,7 +214,7 @@ impl Worker {
         .await;
     }
 
-    /// Waits until the node at `index` stands so.
+    /// Waits until the state of the node at `index` meets the condition `so`.
     pub(crate) async fn sees(&self, index: usize, what: &str, so: impl Fn(&NodeState) -> bool) -> NodeStatus {
         eventually(&format!("{what} node {index}"), || {
             let node = self.quorum.nodes()[index].clone();
@@ -226,13 +227,13 @@ impl Worker {
         self.quorum.env().now()
     }
 
-    /// Acquires and releases what has never been used here: the quorum serves.
+    /// Acquires and releases a lock that was never used here, to check that the quorum works.
     pub(crate) async fn serves(&self, name: &str) {
         let lease = self.must_acquire(name).await;
         lease.release().await.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The lease stays valid for so long, looked at all the time.
+    /// Checks all the time, for this duration, that the lease stays valid.
     pub(crate) async fn keeps(&self, lease: &Lease, time: Duration) {
         let until = self.now() + time;
         while self.now() < until {
@@ -241,7 +242,7 @@ impl Worker {
         }
     }
 
-    /// Waits until the lease is over, and checks the order in which that is reported.
+    /// Waits until the lease has ended, and checks the order in which its end is reported.
     pub(crate) async fn sees_the_end(&self, lease: &Lease) {
         let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost_token().cancelled()).await;
         assert!(over.is_some(), "the lease is not lost in {PATIENCE:?}");
@@ -250,12 +251,13 @@ impl Worker {
         );
     }
 
-    /// Its network is as it should be again.
+    /// Removes all faults from the worker's network.
     pub(crate) fn heal(&self) {
         self.roads.iter().for_each(Proxy::heal);
     }
 
-    /// Dies with the network first: nothing that its drops would send arrives.
+    /// Ends the worker like a crash: cuts its network first, so that nothing that its drops would send
+    /// arrives.
     pub(crate) fn crash(self) {
         for road in &self.roads {
             road.refuse();
@@ -266,7 +268,8 @@ impl Worker {
     }
 }
 
-/// Tries to acquire the lock of `held` until it is granted, whatever the errors: no worker may hold it meanwhile.
+/// Tries to acquire the lock of `held` until it is granted, whatever the errors. Fails if another worker
+/// holds the lock in the meantime.
 pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
     let lock = worker.lock(held.resource().key());
     let give_up = worker.now() + PATIENCE;
@@ -282,7 +285,7 @@ pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
     }
 }
 
-/// Returns whether the node must not vote because its clock jumped.
+/// Returns whether the node is excluded from voting because its clock jumped.
 pub(crate) fn jumped(state: &NodeState) -> bool {
     let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } = state else {
         return false;
@@ -290,7 +293,7 @@ pub(crate) fn jumped(state: &NodeState) -> bool {
     *reason == QuarantineReason::Jumped
 }
 
-/// Looks until `look` gives something.
+/// Calls `look` repeatedly until it returns a value.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let env = Env::system();
     let give_up = env.now() + PATIENCE;
@@ -304,7 +307,7 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// A store that leases guard: it accepts no write under a lower token than it has seen.
+/// A store that fencing tokens protect: it accepts no write with a lower token than it has seen.
 #[derive(Default)]
 pub(crate) struct Sink(Mutex<Option<FencingToken>>);
 
@@ -321,7 +324,7 @@ impl Sink {
     }
 }
 
-/// A server that is known by its own address and reached over a road.
+/// A server that has its own address as its name, and is reached through a proxy.
 struct Road {
     to: RedisNode,
     over: RedisNode,

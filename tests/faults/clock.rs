@@ -1,13 +1,13 @@
-//! Servers whose wall clock steps. Their keys end by that clock.
+//! Servers whose wall clock steps. The keys of such a server expire by that clock.
 //!
 //! # What is not guaranteed
 //!
-//! A step beyond `clock_step_allowance` is known to each worker that heard from the node before and after it. A worker
-//! that met the node only afterwards has nothing to compare with: where as many nodes stepped as a lease's majority rests on,
-//! such a rival and the holder may both hold it, with different tokens. See also Kleppmann's scenario.
+//! A step beyond `clock_step_allowance` is known to each worker that heard from the node before and after it.
+//! A worker that met the node only afterwards cannot notice the step. If a majority of the nodes stepped,
+//! such a rival and the holder may both hold the lease, with different tokens. See also Kleppmann's scenario.
 //!
-//! Nodes that were judged are left ahead: set back, their quarantine would end by a clock that has yet to come
-//! there.
+//! The tests do not set back the clocks of nodes whose step was noticed: the quarantine of such a node ends
+//! by its own clock, so it would last longer.
 
 use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
 use quorate::{
@@ -25,11 +25,12 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Within the allowance of 200 ms, which a TTL of two seconds does not cap.
+/// A step within the allowance of 200 ms. A TTL of two seconds does not limit that allowance.
 pub(crate) const SMALL: Duration = Duration::from_millis(150);
 pub(crate) const LARGE: Duration = Duration::from_secs(60);
 
-/// The rest of a lease when its holder has probed its idle nodes for the second time, and not the third.
+/// The remaining time of a lease at which its holder has probed its idle nodes for the second time, but not
+/// for the third time.
 const LAST_LOOK: Duration = Duration::from_millis(400);
 
 pub(crate) async fn bench() -> Bench {
@@ -40,7 +41,8 @@ fn left(bench: &Bench, index: usize) -> i64 {
     bench.servers[index].command(&["PTTL", "quorate:x"]).parse().expect("milliseconds")
 }
 
-/// Acquired and not extended, on all five, which then step forward by `by`.
+/// Acquires a lease on all five servers and does not extend it. Then steps the clocks of all five forward by
+/// `by`.
 async fn stepped_under(bench: &Bench, holder: &Worker, by: Duration) -> Lease {
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
@@ -66,7 +68,7 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     for server in bench.servers.iter() {
         server.step_clock(SMALL, false);
     }
-    // And back, under a lease that is extended: nothing happens.
+    // The clocks step back, under a lease that is extended. The lease is unaffected.
     let lease = holder.must_acquire("x").await;
     bench.servers[0].step_clock(SMALL, false);
     bench.servers[1].step_clock(SMALL, true);
@@ -75,22 +77,24 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// The test above, without the allowance. (By all workers: one alone is refused.) The step comes
-/// after the holder's last look at its nodes (every third of `max_ttl`, while they are idle), so that it cannot judge it.
+/// The test above, without the allowance. (All workers omit it, because a single worker without it is
+/// refused.) The holder probes idle nodes every third of `max_ttl`. The step comes after its last probe, so
+/// the holder cannot notice the step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
-    // The markers name the allowance that the operator had: these workers mark the servers again, and wait.
+    // The markers name the allowance of other workers. So the markers are deleted, and these workers mark the
+    // servers again and wait.
     bench.servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
     let reckless = |setup| QuorumConfig { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;
     let mut seen = false;
-    // A busy machine may sleep through the 130 ms in which both hold it.
+    // On a busy machine the test may miss the 130 ms in which both workers hold the lease.
     for _ in 0..5 {
         let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
         eventually("end that is near", || (lease.remaining() < LAST_LOOK).then_some(())).await;
         step_all(&bench, SMALL);
-        // One that has never seen these clocks before: any other would judge the step.
+        // The rival has never seen these clocks before. A rival that had seen them would notice the step.
         let rival = bench.worker_on_roads_with("b", reckless).await;
         let give_up = rival.now() + PATIENCE;
         let next = loop {
@@ -119,7 +123,7 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.servers[2].step_clock(LARGE, true);
     assert!(!bench.is_stored(2, "quorate:x"), "the step did not end the key");
     assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
-    // Requests that were timed by its old clock are refused as stale once; then it takes part again.
+    // The server once refuses requests that were timed by its old clock, as stale. Then it takes part again.
     eventually("lease on all five again", || (bench.holders_of("x").len() == 5).then_some(())).await;
     holder.keeps(&lease, TTL).await;
     let token = lease.token();
@@ -130,8 +134,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.clean().await;
 }
 
-/// The node that stepped back keeps the dead holder's key for longer than its TTL, by true time: it is one
-/// node, and a minority blocks no worker.
+/// The node that stepped back keeps the dead holder's key for longer than its TTL, by true time. But it is
+/// only one node, and a minority blocks no worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     let bench = bench().await;
@@ -148,13 +152,14 @@ async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     assert!(crashed.until(rival.now()) < TTL * 3, "free only {:?} later", crashed.until(rival.now()));
     assert!(next.token() > token);
     next.release().await.expect("a majority answers");
-    // Its clock is set right: nothing is left.
+    // The server's clock is set right again. Then the key expires, and no key is left.
     bench.servers[2].step_clock(LARGE, true);
     bench.clean().await;
     rival.serves("x").await;
 }
 
-/// The keys of a majority end at once. A rival that has watched these nodes counts none of their votes.
+/// The keys of a majority end at once. A rival that has observed the clocks of these nodes counts none of
+/// their votes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watched() {
     let bench = bench().await;
@@ -176,8 +181,9 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     bench.clean().await;
 }
 
-/// Outside of the promise: a rival that met the nodes after the step has nothing to compare with, and they vote
-/// for it at once. What still holds is the order of the tokens, and so a sink that compares them.
+/// This case is not guaranteed: a rival that met the nodes after the step cannot notice the step, and the
+/// nodes vote for it at once. The tokens still grow, so a sink that compares them still refuses the old
+/// holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let bench = bench().await;
@@ -186,7 +192,8 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
     sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
-    // Or it would tell the others, in the markers of those that it saw step first.
+    // The network of the holder is cut. Otherwise the holder would note the step in the markers of the nodes
+    // that it saw step first, and so warn the other workers.
     holder.roads.iter().for_each(|road| road.cut(Directions::Both));
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
     let rival = bench.newcomer("b");
@@ -203,12 +210,12 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     bench.clean().await;
 }
 
-/// A counter that is not there is seeded by the worker's clock: a node whose clock is elsewhere does not grant.
+/// A missing counter starts from the worker's clock. A node whose clock is too far from it does not grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let bench = bench().await;
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
-    // One that had met them before would say that they jumped.
+    // A worker that had met the nodes before would report that their clocks jumped.
     let worker = bench.worker("a").await;
     let error =
         worker.lock("new").wait(Duration::from_secs(1)).acquire().await.expect_err("three do not grant");
@@ -233,7 +240,8 @@ async fn a_holder_on_all_nodes_is_safe_from_a_step_of_a_minority() {
     bench.clean().await;
 }
 
-/// Ticks are due by the clocks of a majority: two servers of five that step far, one ahead and one back, move none.
+/// The clocks of a majority decide when ticks are due. Two servers of five whose clocks step far, one ahead
+/// and one back, move no tick.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steps_of_a_minority_move_no_tick() {
     const PERIOD: Duration = Duration::from_millis(100);

@@ -10,7 +10,8 @@ async fn one_server_that_is_flushed_votes_no_more_until_its_quarantine_is_over()
     let lease = worker.must_acquire("x").await;
     bench.servers[2].flushall();
     let since = worker.now();
-    // The first worker that asks finds it out; the other one learns it from the marker.
+    // The first worker that sends a request notices the loss. The other worker learns of it from
+    // the marker.
     assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
     rival.sees(2, "quarantined", |state| matches!(state, NodeState::Quarantined { .. })).await;
     worker.keeps(&lease, TTL + TTL / 2).await;

@@ -1,4 +1,4 @@
-//! The two scenarios of Martin Kleppmann, "How to do distributed locking" (2016), played on real servers.
+//! The two scenarios of Martin Kleppmann, "How to do distributed locking" (2016), on real servers.
 
 use super::{
     bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over},
@@ -8,7 +8,7 @@ use super::{
 use quorate::lease::{Lease, TryAcquire};
 use quorate_testkit::proxy::Directions;
 
-/// Nodes A to E. Client 1 reaches A, B and C alone, client 2 C, D and E.
+/// Nodes A to E. Client 1 reaches only A, B and C. Client 2 reaches only C, D and E.
 struct Scene {
     bench: Bench,
     clients: [Worker; 2],
@@ -20,7 +20,8 @@ impl Scene {
     async fn new() -> Self {
         let bench = bench().await;
         let clients = [bench.worker_on_roads("client-1").await, bench.worker_on_roads("client-2").await];
-        // Every node has counted it, all to the same number: later grants are distinguished by their counters.
+        // Every node has counted this grant, so all counters are equal. The counters then distinguish later
+        // grants.
         clients[0].serves("x").await;
         eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
         clients[0].roads[3..].iter().for_each(|road| road.cut(Directions::Both));
@@ -49,7 +50,8 @@ impl Scene {
 /// "The clock on node C jumps forward, causing the lock to expire. Client 2 acquires lock on nodes C, D, E.
 /// Clients 1 and 2 now both believe they hold the lock."
 ///
-/// By no more than `clock_step_allowance`: they do not.
+/// In this test the clock jumps by no more than `clock_step_allowance`, and the two clients never both
+/// believe so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_within_the_allowance() {
     let scene = Scene::new().await;
@@ -60,8 +62,9 @@ async fn clock_jump_on_node_c_within_the_allowance() {
     scene.ends_clean().await;
 }
 
-/// The same, by more than the allowance, on the one node that both majorities share. Client 2 has watched C, sees
-/// the jump in C's very vote, and does not count it: they do not.
+/// The same jump, but by more than the allowance, on the one node that both majorities share. Client 2 has
+/// observed the clock of C before. It notices the jump in the vote of C, and does not count that vote. So the
+/// two clients never both believe that they hold the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     let scene = Scene::new().await;
@@ -85,9 +88,9 @@ async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     scene.ends_clean().await;
 }
 
-/// Outside of the promise of exclusion: client 2 met C only after the jump, and has nothing to compare with. C
-/// votes for it at once, and both may believe that they hold it. The tokens are in order all the same, since C
-/// counted both grants: the sink refuses client 1.
+/// Exclusion is not guaranteed in this case: client 2 met C only after the jump, and cannot notice the jump.
+/// C votes for client 2 at once, and both clients may believe that they hold the lock. The tokens are still
+/// in order, because C counted both grants. So the sink refuses client 1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     let scene = Scene::new().await;
@@ -109,8 +112,8 @@ async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     scene.ends_clean().await;
 }
 
-/// The same jump where client 1 had reached all five: its lease stands on more than a bare majority, and C
-/// alone changes nothing.
+/// The same jump, after client 1 had reached all five nodes. Its lease has the votes of more than a bare
+/// majority, so the jump of C alone does not matter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_does_nothing_to_a_lease_on_all_nodes() {
     let scene = Scene::new().await;
@@ -133,9 +136,10 @@ async fn clock_jump_on_node_c_does_nothing_to_a_lease_on_all_nodes() {
     scene.ends_clean().await;
 }
 
-/// "Client 1 requests lock on nodes A, B, C, D, E. While the responses to client 1 are in flight, client 1 goes
-/// into stop-the-world GC. Locks expire on all Redis nodes. Client 2 acquires lock. Client 1 finishes GC": here
-/// it is stopped (SIGSTOP) once it has the lease, for longer than the TTL, and then writes.
+/// "Client 1 requests lock on nodes A, B, C, D, E. While the responses to client 1 are in flight, client 1
+/// goes into stop-the-world GC. Locks expire on all Redis nodes. Client 2 acquires lock. Client 1 finishes
+/// GC". In this test, client 1 is stopped (SIGSTOP) for longer than the TTL once it has the lease. Then it
+/// writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pause_after_acquire() {
     let bench = Bench::new().await;
@@ -148,10 +152,10 @@ async fn pause_after_acquire() {
     assert!(client_1.sink().write(next.fencing_token().expect("just acquired").get()).expect("a server"));
     client_1.tell();
     let woke = client_1.go_on();
-    // Its first check says so, without a notification before.
+    // The first check of client 1 reports the loss, without a notification before it.
     let refused = client_1.until_it_notes("lost").await;
     assert_eq!((refused.token, client_1.first_since(woke).what), (first.token, "lost".to_owned()));
-    // And if it writes regardless, the sink knows.
+    // If client 1 writes nevertheless, the sink refuses the write.
     let written = client_1.until_it_notes("refused").await;
     assert_eq!(written.token, first.token);
     assert_eq!(client_1.sink().highest().expect("a server"), next.token().get());

@@ -1,12 +1,13 @@
-//! Five real Redis servers and their faults: killed, stopped, flushed, full, cut off, slow, with stepped clocks; and
-//! workers that are paused. After each fault two things are checked: no two workers held one lease, and once the fault is
-//! over the lease can be acquired again and nothing is left behind.
+//! Five real Redis servers that are killed, stopped, flushed, full, cut off or slow, or whose clocks step.
+//! Workers are paused, too. After each fault the tests check that no two workers held one lease at the same
+//! time. They also check that after the fault the lease can be acquired again, and that no key is left
+//! behind.
 //!
 //! # What is not guaranteed
 //!
-//! All of it is one machine: the workers share one boot clock, which is how the tests can tell who came first.
-//! No real suspend, no real network, no power loss. Linux alone: the servers' clocks are stepped by a preloaded
-//! library, and whether a process stands still is read in `/proc`.
+//! All processes run on one machine. They share one boot clock, by which the tests know the order of events.
+//! The tests do not cover a real suspend, a real network, or a power loss. They run only on Linux: a
+//! preloaded library steps the servers' clocks, and the tests read in `/proc` whether a process is stopped.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! Servers that are out of memory: `noeviction` refuses what would need more.
+//! Servers that are out of memory. With `noeviction` they refuse commands that would need more
+//! memory.
 
 use super::bench::{Bench, TTL};
 use quorate::{node::Refusal, quorum::NodeOutcome};
@@ -24,7 +25,7 @@ async fn a_full_minority_refuses_and_the_others_grant() {
     worker.keeps(&lease, TTL + TTL / 2).await;
     assert_eq!(bench.holders_of("x"), [2, 3, 4]);
     room(&bench);
-    // Repaired: the next extension finds room.
+    // The server has memory again, so the next extension stores the lease on it.
     super::bench::eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
     lease.release().await.expect("a majority answers");
     bench.clean().await;

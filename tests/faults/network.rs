@@ -1,4 +1,4 @@
-//! A network that cuts replies, directions and connections, and one that is slow.
+//! A network that cuts replies, directions and connections, and a network that is slow.
 
 use super::bench::{Bench, NODE_TIMEOUT, TTL, eventually, take_over};
 use quorate_testkit::proxy::{Directions, Latency, Proxy};
@@ -28,7 +28,8 @@ async fn replies_cut_in_the_middle_on_a_majority_lose_the_round_and_leave_nothin
         worker.roads[..3].iter().for_each(|road| road.cut_reply_after(bytes));
         let error = worker.must_not_acquire("x").await.expect("no worker holds it");
         assert!(error.to_string().contains("the connection closed"), "{error}");
-        // They were granted, unheard; the releases follow on the next connections.
+        // The servers granted the requests, but their replies did not arrive. The worker sends the releases
+        // on its next connections.
         assert!((0..3).all(|index| bench.is_stored(index, "{quorate:x}:fence")));
         bench.freed("x").await;
         worker.trusts(5).await;
@@ -48,9 +49,10 @@ async fn requests_that_a_cut_holds_back_are_refused_when_they_arrive() {
     let error = worker.must_not_acquire("x").await.expect("no worker holds it");
     assert!(error.is_unreachable() && error.to_string().contains("no reply in time"), "{error}");
     assert!(began.until(worker.now()) >= NODE_TIMEOUT);
-    // What waits behind other requests leaves up to a node timeout later, and is good for one more.
+    // A request that waits behind other requests leaves up to a node timeout later, and stays valid for one
+    // more node timeout.
     worker.quorum.env().sleep_until(began + NODE_TIMEOUT * 3).await;
-    // What waited in the network arrives now, in order.
+    // The requests that waited in the network arrive now, in order.
     worker.heal();
     worker.trusts(5).await;
     worker.serves("y").await;
@@ -68,8 +70,9 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     worker.roads[..2].iter().for_each(|road| road.cut(Directions::Back));
     worker.serves("w").await;
     worker.roads[2].cut(Directions::Back);
-    // Granted unheard; the releases travel behind, on the way that is not cut. (On the first two nodes others
-    // may be waiting for a reply, so that the request never leaves.)
+    // The servers grant the requests, but the replies do not arrive. The releases follow in the direction
+    // that is not cut. (On the first two nodes other requests may be waiting for a reply, so that this
+    // request is never sent.)
     let mut tries = 0;
     while !bench.is_stored(2, "{quorate:x}:fence") {
         let error = worker.must_not_acquire("x").await.expect("no worker holds it");
@@ -78,7 +81,8 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
         assert!(tries < 20, "node 2 never ran what it was asked: {error}");
     }
     bench.freed_on(2..3, "x").await;
-    // The connections to the first two may be given up first: what was granted there is taken back on the next.
+    // The worker may first close its connections to the first two servers. It then releases their grants on
+    // the next connections.
     worker.heal();
     worker.trusts(5).await;
     bench.freed("x").await;
@@ -86,7 +90,7 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     bench.clean().await;
 }
 
-/// The holder is cut off from a majority, the rival from none.
+/// The holder is cut off from a majority of the nodes. The rival reaches all nodes.
 async fn holder_cut_off(directions: Directions) {
     let bench = Bench::new().await;
     let (holder, rival) = (bench.worker_on_roads("a").await, bench.worker("b").await);
@@ -111,7 +115,8 @@ async fn a_holder_whose_requests_do_not_arrive_has_lost_before_another_holds() {
     holder_cut_off(Directions::There).await;
 }
 
-/// Its extensions run, unheard: the keys live longer than the holder believes, and never the other way.
+/// The extensions of the holder arrive, but their replies do not. So the keys live longer than the holder
+/// believes, and never shorter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_hears_no_replies_has_lost_before_another_holds() {
     holder_cut_off(Directions::Back).await;
@@ -132,7 +137,7 @@ async fn connections_that_break_all_at_once_cost_no_lease() {
         worker.keeps(&lease, TTL / 2).await;
     }
     worker.trusts(5).await;
-    // A minority that takes no connections is a minority.
+    // A minority of servers that accept no connections does not block a lock.
     worker.roads[..2].iter().for_each(|road| {
         road.refuse();
         road.sever();
@@ -172,7 +177,7 @@ async fn over_a_slow_network_validity_counts_from_the_send() {
 async fn beyond_the_node_timeout_there_is_no_lease_and_nothing_stays() {
     let bench = Bench::of_long_leases().await;
     let worker = bench.worker_on_roads("a").await;
-    // It arrives in time to be granted, and the grant too late to be heard.
+    // The request arrives in time to be granted, but the reply arrives too late.
     let way = NODE_TIMEOUT * 2 / 3;
     worker.roads[..2].iter().for_each(|road| road.set_latency(Latency::each_way(way)));
     worker.serves("w").await;

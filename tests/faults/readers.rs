@@ -1,4 +1,5 @@
-//! Readers, writers and those who wait in turn, on real servers: other clients, crashes, stops and flushes.
+//! Readers, writers and fair waiters on real servers, with other clients, crashes, stopped servers and
+//! flushed servers.
 
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
 
@@ -25,12 +26,12 @@ async fn reads(worker: &Worker) -> ReadLease {
     reader(worker).acquire().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// On how many servers so many readers stand.
+/// Returns the number of servers that store this number of readers.
 fn servers_with(bench: &Bench, readers: usize) -> usize {
     bench.servers.iter().filter(|server| server.command(&["ZCARD", READERS]) == readers.to_string()).count()
 }
 
-/// No key of a reader or a queue is left, and no lock.
+/// Checks that the servers store no key of a lock, a reader or a queue.
 async fn clean(bench: &Bench) {
     eventually("servers without readers and queues", || {
         let left = |key: &str| (0..5).any(|index| bench.is_stored(index, key));
@@ -159,7 +160,8 @@ async fn a_writer_reads_on_though_a_minority_does_not_hear_of_it() {
     clean(&bench).await;
 }
 
-/// Five nodes, one stopped; two wait. Both get it, in the order in which they began to wait.
+/// One of five nodes is stopped, and two fair waiters wait. Both acquire the lock, in the order in which
+/// they began to wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_server_stopped_both_who_wait_in_turn_get_it() {
     let bench = Bench::new().await;
@@ -217,7 +219,8 @@ async fn a_crashed_head_is_dropped_in_time() {
     assert!(told.is_none_or(|by| by.as_str() == Owner::QUEUE));
     let began = next.now();
     next.lock("x").fair(Duration::ZERO).acquire().await.expect("its turn").release().await.expect("ok");
-    // Three times (100 ms and two node timeouts of 250 ms), and what a busy machine takes.
+    // The limit is three times (100 ms and two node timeouts of 250 ms), and some more time for a busy
+    // machine.
     let waited = began.until(next.now());
     assert!(waited < Duration::from_millis(1800) + Duration::from_secs(3), "dropped after {waited:?}");
     clean(&bench).await;

@@ -1,20 +1,21 @@
-//! A lease that was taken while a node was away comes to stand on that node too, with a waiter contending there
-//! all the while.
+//! A lease that was acquired while a node was unreachable is later stored on that node, too. Meanwhile a
+//! waiter tries to acquire the lease on that node.
 
 use super::bench::{Bench, TTL, eventually};
 use quorate::{env::BootTime, lease::Lease};
 use std::{collections::BTreeMap, time::Duration};
 
-/// For how long a waiter's attempt that lost may stand on a node: it is released at once, on a machine however busy.
+/// The longest time for which a waiter's failed attempt may be stored on a node. The waiter releases it at
+/// once, but the machine may be busy.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// The owner on the node at `index`.
+/// Returns the owner that is stored on the node at `index`.
 fn owner_on(bench: &Bench, index: usize) -> String {
     bench.servers[index].command(&["GET", "quorate:x"])
 }
 
-/// The lease stands on all five, from within `within` on; until then no attempt of the waiter stands on the node
-/// at 0 for longer than an attempt takes.
+/// Checks that, after at most `within`, all five nodes store the lease. Until then, no attempt of the waiter
+/// may be stored on node 0 for longer than [`ATTEMPT`].
 async fn comes_to_stand(bench: &Bench, lease: &Lease, now: impl Fn() -> BootTime, within: Duration) {
     let give_up = now() + within;
     let mut seen: BTreeMap<String, BootTime> = BTreeMap::new();
@@ -32,7 +33,8 @@ async fn comes_to_stand(bench: &Bench, lease: &Lease, now: impl Fn() -> BootTime
         quorate::env::Env::system().sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(bench.holders_of("x"), [0, 1, 2, 3, 4]);
-    // Once it is stored there, no waiter acquires it in between, for two rounds of extensions and more.
+    // Once the lease is stored on the node, no waiter acquires it there for more than two rounds of
+    // extensions.
     let until = now() + TTL;
     while now() < until {
         for index in 0..5 {
@@ -47,13 +49,14 @@ async fn a_lease_comes_to_stand_where_it_is_missing_though_a_waiter_contends() {
     let mut bench = Bench::new().await;
     let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
     worker.serves("x").await;
-    // Killed at the acquire, and back without memory: it votes once its quarantine, here four seconds, is over.
+    // The node was killed before the acquire, and returns without memory. It votes once its quarantine, here
+    // four seconds, has ended.
     bench.servers[0].kill();
     let lease = worker.must_acquire("x").await;
     let waits = rival.quorum.env().spawn_scoped({
         let quorum = rival.quorum.clone();
         async move {
-            // It starts a new call each time, so that it asks as often as possible.
+            // The waiter starts a new call each time, so that it sends as many requests as possible.
             loop {
                 if let Ok(quorate::lease::TryAcquire::Acquired(lease)) =
                     quorum.lock("x").ttl(TTL).try_acquire().await
@@ -68,7 +71,8 @@ async fn a_lease_comes_to_stand_where_it_is_missing_though_a_waiter_contends() {
     let quarantine = bench.config("a").quarantine();
     comes_to_stand(&bench, &lease, || worker.now(), quarantine + TTL * 3).await;
 
-    // And where the key alone is gone, with all trust in place: within two rounds of extensions.
+    // The same happens if only the key is deleted and the node keeps its vote: the lease is stored again
+    // within two rounds of extensions.
     for _ in 0..3 {
         assert_eq!(bench.servers[0].command(&["DEL", "quorate:x"]), "1");
         comes_to_stand(&bench, &lease, || worker.now(), TTL * 3).await;

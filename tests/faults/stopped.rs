@@ -1,4 +1,5 @@
-//! Servers that stand still (SIGSTOP): connections stay up, requests wait, and run when they go on.
+//! Servers that are stopped (SIGSTOP). Connections stay up, requests wait, and the servers run
+//! these requests after SIGCONT.
 
 use super::bench::{Bench, TTL, take_over};
 use std::time::Duration;
@@ -10,7 +11,7 @@ async fn a_minority_that_stands_still_costs_one_node_timeout_at_most() {
     let lease = worker.must_acquire("x").await;
     bench.servers[0].pause();
     bench.servers[1].pause();
-    // A settled round does not wait for the rest.
+    // Once a round is decided, it does not wait for the remaining servers.
     let began = worker.now();
     worker.serves("y").await;
     assert!(began.until(worker.now()) < Duration::from_secs(5));
@@ -28,7 +29,7 @@ async fn a_minority_that_stands_still_costs_one_node_timeout_at_most() {
 async fn a_majority_that_stands_still_ends_the_lease_and_what_was_abandoned_sets_nothing() {
     let bench = Bench::new().await;
     let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
-    // Used before, so that nothing but its time is against the request.
+    // The lock was used before, so that only the request's time limit can prevent a grant.
     rival.serves("z").await;
     let lease = worker.must_acquire("x").await;
     let counts = || (0..3).map(|index| bench.servers[index].command(&["GET", "{quorate:z}:fence"]));
@@ -41,7 +42,7 @@ async fn a_majority_that_stands_still_ends_the_lease_and_what_was_abandoned_sets
     (0..3).for_each(|index| bench.servers[index].resume());
     rival.trusts(5).await;
     rival.serves("y").await;
-    // The acquire lay in the sockets of the three, before whatever is asked now.
+    // The acquire was in the sockets of the three servers before any later request.
     assert_eq!(counts().collect::<Vec<_>>(), before, "a node granted what was abandoned");
     let next = take_over(&rival, &lease).await;
     next.release().await.expect("a majority answers");

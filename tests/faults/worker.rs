@@ -1,4 +1,4 @@
-//! Workers in processes of their own, which are stopped (SIGSTOP) and go on, and killed.
+//! Workers in separate processes, which are stopped (SIGSTOP), continued and killed.
 
 use super::bench::{Bench, TTL, eventually};
 use quorate::env::{BootTime, SystemWorld, World};
@@ -17,14 +17,14 @@ pub(crate) struct Probe {
 /// A line of a probe's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
-    /// The boot clock, read before what is noted was looked at.
+    /// The time of the boot clock, read before the event of the note was checked.
     pub(crate) at: BootTime,
     pub(crate) what: String,
     pub(crate) token: u64,
 }
 
 impl Probe {
-    /// A worker that does what `mode` says (see `lease_probe.rs`), with a sink of its own.
+    /// Starts a worker that acts as `mode` requires (see `lease_probe.rs`), with a sink of its own.
     pub(crate) fn start(bench: &Bench, name: &str, mode: &str) -> Self {
         let sink = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
         Self::start_with(bench, name, mode, sink)
@@ -48,7 +48,7 @@ impl Probe {
     }
 
     pub(crate) fn notes(&self) -> Vec<Note> {
-        // The last line may be half written.
+        // The last line may be incomplete.
         let text = self.program.read("journal");
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(|line| Note::parse(line).unwrap_or_else(|| panic!("{line:?}"))).collect()
@@ -61,7 +61,7 @@ impl Probe {
         .await
     }
 
-    /// The first note of what it looked at after `since`.
+    /// Returns the first note about a check that began after `since`.
     pub(crate) fn first_since(&self, since: BootTime) -> Note {
         let notes = self.notes();
         notes
@@ -79,21 +79,21 @@ impl Probe {
         });
     }
 
-    /// Lets it go on; gives the boot clock just before.
+    /// Continues the stopped process. Returns the time of the boot clock just before.
     pub(crate) fn go_on(&self) -> BootTime {
         let at = SystemWorld.now();
         self.running.signal(Signal::CONT);
         at
     }
 
-    /// Makes the file for which it waits.
+    /// Creates the file for which the process waits.
     pub(crate) fn tell(&self) {
         self.program.write("go", "");
     }
 }
 
 impl Note {
-    /// `NANOSECONDS WHAT TOKEN`
+    /// Parses a line `NANOSECONDS WHAT TOKEN`.
     fn parse(line: &str) -> Option<Self> {
         let mut parts = line.split(' ');
         let at = BootTime::from_nanos(parts.next()?.parse().ok()?);
@@ -102,8 +102,8 @@ impl Note {
     }
 }
 
-/// In the order of the times of their checks, the tokens of workers that believed in their lease never fall: none believed
-/// so after another worker had acquired it.
+/// Checks that no worker believed in its lease after another worker had acquired the lock. So the tokens of
+/// these workers, in the order of the times of their checks, must never decrease.
 fn never_two(probes: &[&Probe]) {
     let mut beliefs: Vec<Note> = probes.iter().flat_map(|probe| probe.notes()).collect();
     beliefs.retain(|note| note.what == "ok" || note.what == "held");
@@ -130,7 +130,8 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     let lost = eventually("loss", || first.notes().into_iter().find(|note| note.what == "lost")).await;
     assert_eq!(first.first_since(woke), lost, "it believed in its lease after it woke");
     assert!(woke.until(lost.at) < Duration::from_secs(2), "it found out {:?} later", woke.until(lost.at));
-    // Both tokens are cancelled by then, or at once: code that waits for them is notified too.
+    // By then, or at once, both cancellation tokens are cancelled. So code that waits for them is notified,
+    // too.
     let notified = first.until_it_notes("notified").await;
     assert!(
         woke.until(notified.at) < Duration::from_secs(2),
@@ -138,14 +139,14 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
         woke.until(notified.at)
     );
     never_two(&[&first, &second]);
-    // The one that woke campaigns again, and has it when the other dies.
+    // The worker that was stopped campaigns again, and acquires the lease when the other worker is killed.
     second.running.kill();
     let back = eventually("first again", || {
         first.notes().into_iter().find(|note| note.what == "ok" && note.token > taken.token)
     })
     .await;
     never_two(&[&first, &second]);
-    // What reached the sink grew: a write in flight over the pause was refused, not taken.
+    // The tokens that the sink accepted only grew. A write that was in flight during the pause was refused.
     let taken_in = first.sink().history().expect("a server");
     assert!(taken_in.is_sorted() && taken_in.contains(&held.token) && taken_in.contains(&back.token));
     drop((first, second));
@@ -153,7 +154,7 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     bench.clean().await;
 }
 
-/// For less than the TTL: the lease goes on, and no other worker has acquired it.
+/// The worker is stopped for less than the TTL. Its lease is still extended, and no other worker acquires it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_stood_still_for_a_moment_goes_on() {
     let bench = Bench::new().await;

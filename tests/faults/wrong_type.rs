@@ -1,4 +1,5 @@
-//! Keys of other types in our places: each spoils its own item, and the error says which key.
+//! Keys of other types in the place of Quorate's keys. Each such key affects only its own lock or record, and
+//! the error names the key.
 
 use super::bench::{Bench, Worker, eventually};
 use quorate::{
@@ -23,7 +24,7 @@ fn fix(bench: &Bench, key: &str) {
     }
 }
 
-/// At least a majority's refusals name the key.
+/// Checks that the refusals of at least a majority name the key.
 #[track_caller]
 fn names(report: &NoMajority, key: &str) {
     let named = |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Refused(Refusal::WrongType(what)) if what.contains(key));
@@ -31,8 +32,8 @@ fn names(report: &NoMajority, key: &str) {
     assert!(report.to_string().contains(key), "{report}");
 }
 
-/// With keys of a wrong type on a minority the lock is acquired. With such keys on a majority the error names the key and
-/// other locks are not affected, and once the keys are fixed the lock can be acquired.
+/// With keys of a wrong type on a minority the lock is acquired. With such keys on a majority, the error
+/// names the key, and other locks are not affected. Once the keys are fixed, the lock can be acquired.
 async fn spoils_one_lock(key: &str) {
     let bench = Bench::new().await;
     let worker = bench.worker("a").await;
@@ -88,17 +89,17 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
     spoil(&bench, 3, "quorate:node");
     let error = worker.must_not_acquire("y").await.expect("no worker holds it");
     names(error.report().expect("a round"), "quorate:node");
-    // A worker that connects now learns it at the handshake, with the fix.
+    // A worker that connects now learns of the wrong type during the handshake, with the fix.
     let late = bench.newcomer("b");
     let seen = late.sees(0, "unusable", |state| matches!(state, NodeState::Unreachable(_))).await;
     let shown = format!("{:?}", seen.state);
     assert!(shown.contains("marker's key holds another type; delete it"), "{shown}");
-    // Nothing can be extended there, nor granted to anybody else.
+    // On these nodes no lease can be extended, and none can be granted to another worker.
     worker.sees_the_end(&lease).await;
     fix(&bench, "quorate:node");
-    // A node without a marker may be new or flushed: it waits.
+    // A node without a marker may be new or flushed, so it is quarantined.
     let since = worker.now();
-    // Until it has connected again, each call reports at once what an operator must fix.
+    // Until the worker has connected again, each call reports at once the errors that an operator must fix.
     let give_up = since + std::time::Duration::from_secs(60);
     let next = loop {
         match late.lock("x").acquire().await {
@@ -117,7 +118,7 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
     bench.clean().await;
 }
 
-/// The first marker may have been gone for a moment before `since` was read.
+/// The first marker may have been deleted a moment before `since` was read.
 const QUARANTINE_BEGAN: std::time::Duration = std::time::Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,7 +127,7 @@ async fn in_the_place_of_a_ledger_nothing_else_suffers() {
     let worker = bench.worker("a").await;
     let (ledger, other) = (ledger(&worker, "g"), ledger(&worker, "h"));
     let term = FencingToken::new(7);
-    // Since the nodes' memory began: they can remember.
+    // These times are after the beginning of the nodes' memory, so the nodes can remember the records.
     let record = |at| Record { at, term, last: false, value: "v".into() };
     let at = worker.quorum.env().wall().as_micros() + 10_000_000;
     spoil(&bench, 3, "quorate:ledger/g");

@@ -1,4 +1,4 @@
-//! The functions that the targets call: those of CI's property tests.
+//! The functions that the fuzz targets call. CI's property tests call the same functions.
 
 #[path = "../unfriendly/mod.rs"]
 pub mod unfriendly;

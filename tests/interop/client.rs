@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-/// The time that a client may take to answer: its own waits, on a busy machine.
+/// The longest time that a client may take to answer, including its own waits, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Another people's client.
+/// A Redlock client that is not Quorate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// node's `redlock` 5.0.0-beta.2.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Redlock5, Self::Redlock4, Self::Pottery];
 
-    /// The worker that uses it, but for the servers.
+    /// Returns the command that starts the worker with this client. The caller adds the servers.
     fn command(self, name: &str) -> Command {
         let (packages, scripts) = (packages(), Path::new(env!("CARGO_MANIFEST_DIR")).join("interop"));
         let with = |program: PathBuf, script: &str| {
@@ -47,16 +47,16 @@ impl Kind {
     }
 }
 
-/// Where `tests/run.sh` puts the packages.
+/// Returns the directory in which `tests/run.sh` installs the packages.
 fn packages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/interop")
 }
 
-/// Reports the test `name` as one that cannot run, unless the clients are installed as the lists beside this file name
-/// them. Returns whether they are.
+/// Returns whether the clients are installed as the lists next to this file require. If they are not, reports
+/// that the test `name` cannot run.
 pub(crate) fn installed(name: &str) -> bool {
     let (packages, lists) = (packages(), Path::new(env!("CARGO_MANIFEST_DIR")).join("interop"));
-    // `tests/run.sh` leaves a copy of each list once all of it is installed.
+    // `tests/run.sh` stores a copy of each list once all packages of that list are installed.
     let same = |mark: &str, list: &str| {
         let (mark, list) = (fs::read(packages.join(mark)), fs::read(lists.join(list)));
         matches!((mark, list), (Ok(mark), Ok(list)) if mark == list)
@@ -77,7 +77,8 @@ pub(crate) fn installed(name: &str) -> bool {
     missing.is_empty()
 }
 
-/// A process that uses another client. It reads commands and answers in lines. Dropping it kills it.
+/// A process that uses another client. It reads commands and writes answers, one per line. Dropping this
+/// value kills the process.
 #[derive(Debug)]
 pub(crate) struct Client {
     kind: Kind,
@@ -87,7 +88,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts one, and waits until it has met the servers.
+    /// Starts a client, and waits until it has connected to the servers.
     pub(crate) fn start(kind: Kind, name: &str, judge: &str, servers: &[String]) -> Self {
         let mut command = kind.command(name);
         command.arg(judge).args(servers).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -115,7 +116,7 @@ impl Client {
         self.hear()
     }
 
-    /// Ends what it does, and gives all that it has said since the last answer.
+    /// Stops the client's current work. Returns all lines that the client has written since the last answer.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.tell("stop");
         let mut said = Vec::new();
@@ -125,7 +126,7 @@ impl Client {
         said
     }
 
-    /// Kills it: it releases nothing.
+    /// Kills the process, so that the client releases nothing.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("our own child");

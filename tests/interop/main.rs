@@ -1,14 +1,14 @@
 //! Quorate and other people's Redlock clients on the same five servers: node's `redlock` (5.0.0-beta.2, and 4.2.0,
 //! which is the released one) and Python's `pottery`.
 //!
-//! A lock `R` is the key `<prefix>R` to Quorate. `redlock` is given that key whole; `pottery` puts `redlock:` before
-//! the name, so there Quorate's prefix is `redlock:`, which is what all of them use here.
+//! Quorate stores a lock `R` under the key `<prefix>R`. `redlock` gets that whole key as its name. `pottery`
+//! puts `redlock:` before the name. So Quorate uses the prefix `redlock:` in all these tests.
 //!
 //! # What is not guaranteed
 //!
-//! These tests need packages of two registries. `bash tests/run.sh` installs them under `target/` before it runs the
-//! tests, and `bash tests/run.sh --interop` runs these alone. Where the packages are missing each test reports on
-//! standard error that it did not run; under `CI=true` it fails.
+//! These tests need packages of two registries. `bash tests/run.sh` installs them under `target/` before it
+//! runs the tests, and `bash tests/run.sh --interop` runs these tests alone. If the packages are missing,
+//! each test reports on standard error that it did not run. Under `CI=true` it fails instead.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -35,14 +35,14 @@ use std::{
 const PREFIX: &str = "redlock:";
 const NAME: &str = "job";
 
-/// Our own contenders.
+/// The names of the contenders that use Quorate.
 const OURS: [&str; 2] = ["ours", "also ours"];
 /// The number of times that each contender must acquire the lock.
 const WINS: u64 = 8;
-/// In which it must.
+/// The longest time in which each contender must reach these wins.
 const CONTEST: Duration = Duration::from_secs(25);
 
-/// Five servers that all use, and the judge's.
+/// Five servers that all clients use, and one server for the judge's counters.
 struct Bench {
     servers: RedisCluster,
     judge: RedisServer,
@@ -66,7 +66,7 @@ impl Bench {
         wins.lines().filter(enough).count() == Kind::ALL.len() + OURS.len()
     }
 
-    /// A worker of ours, which trusts the servers though they are new.
+    /// Returns a worker of Quorate, which trusts the servers although they are new.
     async fn quorum(&self, name: &str) -> Quorum {
         let nodes = self.servers.urls();
         let nodes = nodes.iter().map(|url| RedisNode::parse(url).expect("a URL").prefix(PREFIX));
@@ -77,7 +77,7 @@ impl Bench {
     }
 }
 
-/// Tries to acquire; `None` where another client holds the lock.
+/// Tries to acquire the lock. Returns `None` if another client holds it.
 async fn tried(quorum: &Quorum, ttl: Duration) -> Option<Lease> {
     match quorum.lock(NAME).ttl(ttl).try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(lease) => Some(lease),
@@ -85,14 +85,15 @@ async fn tried(quorum: &Quorum, ttl: Duration) -> Option<Lease> {
     }
 }
 
-/// Each excludes the other while it holds the lock, and no longer.
+/// Quorate and the other client exclude each other while one of them holds the lock, and no longer.
 async fn both_ways(kind: Kind) {
     let bench = Bench::new();
     let mut client = bench.client(kind);
     let quorum = bench.quorum("ours").await;
     let ttl = Duration::from_millis(1200);
 
-    // Theirs holds; ours waits, and acquires it as soon as theirs is released.
+    // The other client holds the lock. Quorate waits, and acquires the lock as soon as the other client has
+    // released it.
     assert_eq!(client.ask("try 30000"), "got", "{kind:?}");
     assert!(tried(&quorum, ttl).await.is_none(), "{kind:?}: two holders");
     let status = quorum.inspect(&quorate::node::Resource::lock(NAME).expect("a name")).await;
@@ -100,7 +101,8 @@ async fn both_ways(kind: Kind) {
     assert_eq!(client.ask("release"), "released", "{kind:?}: ours broke theirs");
     let lease = quorum.lock(NAME).ttl(ttl).wait(PATIENCE).acquire().await.expect("theirs was released");
 
-    // Ours, for longer than its TTL: it is extended, and theirs stays out all the while.
+    // Quorate holds the lock for longer than its TTL, because the lease is extended. The other client cannot
+    // acquire the lock in that time.
     let held_until = quorum.env().now() + ttl * 2;
     let mut tries = 0;
     while quorum.env().now() < held_until {
@@ -123,7 +125,7 @@ async fn killed(kind: Kind) {
     let quorum = bench.quorum("ours").await;
     let ttl = Duration::from_millis(2500);
 
-    // Theirs.
+    // The other client holds the lock and is killed.
     let asked = quorum.env().now();
     assert_eq!(client.ask("try 2500"), "got");
     client.kill();
@@ -134,7 +136,7 @@ async fn killed(kind: Kind) {
     lease.release().await.expect("released");
     quorum.close().await;
 
-    // Ours, in a process of its own.
+    // Quorate holds the lock, in a separate process that is killed.
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
     let held = program.file("held");
     // All workers of a node set share its settings, so the command trusts new nodes as the library does.
@@ -177,7 +179,7 @@ async fn contends(bench: &Bench, name: &str, stop: &AtomicBool) -> u64 {
     wins
 }
 
-/// Runs `work` on a thread and a runtime of its own, as a process would.
+/// Runs `work` on a thread and a runtime of its own, as a separate process would.
 fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> std::thread::JoinHandle<T> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -204,7 +206,8 @@ fn all_contend_for_one_lock_and_one_at_a_time_has_it() {
     for client in &mut clients {
         assert_eq!(client.ask("contend"), "contending");
     }
-    // Until every contender has acquired it often enough: a client's own pauses decide how long that takes.
+    // Waits until every contender has acquired the lock often enough. The pauses that a client makes decide
+    // how long that takes.
     let env = Env::system();
     let (begun, least): (BootTime, Duration) = (env.now(), Duration::from_secs(4));
     while env.now() < begun + CONTEST && (env.now() < begun + least || !bench.everybody_won()) {

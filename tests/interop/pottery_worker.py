@@ -1,8 +1,8 @@
-"""A worker that uses Python's `pottery`, told what to do on standard input, one word a line:
+"""A worker that uses Python's `pottery`. It reads commands from standard input, one per line:
 
     python pottery_worker.py NAME JUDGE-URL URL...
 
-The lock's key is `redlock:NAME`. What it obeys and says is at the head of redlock.cjs.
+The lock's key is `redlock:NAME`. The comment at the top of redlock.cjs describes its commands and its output.
 """
 
 import logging

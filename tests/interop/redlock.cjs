@@ -1,12 +1,12 @@
-// A worker that uses node's `redlock`, told what to do on standard input, one word a line:
+// A worker that uses node's `redlock`. It reads commands from standard input, one per line:
 //
 //   node redlock.cjs redlock|redlock4 KEY JUDGE-URL URL...
 //
-//   try MS     one attempt with that TTL: says `got` or `no`
-//   release    says `released`, or `failed` where fewer than a majority had been ours
-//   contend    takes it and lets go again and again, until the next line; says `wins N` then. Who is inside counts
-//              itself in the judge, a server of its own, and must be alone there: else it says `overlap`. Its
-//              wins are counted there too
+//   try MS     makes one attempt with that TTL, and prints `got` or `no`
+//   release    prints `released`, or `failed` if this worker held fewer than a majority of the keys
+//   contend    acquires and releases the lock repeatedly until the next line, and then prints `wins N`. A holder
+//              counts itself in the judge, which is a separate server. If the judge counts another holder at
+//              the same time, the worker prints `overlap`. The judge also counts the wins
 'use strict';
 
 const Redis = require('ioredis');
@@ -22,7 +22,7 @@ const eager = new Redlock(clients, { retryCount: 1, retryDelay: 20, retryJitter:
 
 const say = (word) => process.stdout.write(word + '\n');
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-// Version 5 calls it acquire and takes a list, version 4 lock and takes a name.
+// Version 5 has `acquire`, which takes a list. Version 4 has `lock`, which takes a name.
 const acquire = (redlock, ttl) => (redlock.acquire ? redlock.acquire([key], ttl) : redlock.lock(key, ttl));
 const release = (lock) => (lock.release ?? lock.unlock).call(lock);
 
@@ -44,7 +44,7 @@ async function contend() {
     await judge.hincrby('wins', library, 1);
     await judge.decr('inside');
     wins += 1;
-    // What a release does not reach expires by itself.
+    // A key that the release does not reach expires by itself.
     await release(lock).catch(() => {});
     await pause(Math.random() * 40);
   }
@@ -61,7 +61,7 @@ async function obey(line) {
       return say(await release(held).then(() => 'released', () => 'failed'));
     case 'contend':
       told = false;
-      // Not waited for: the next line ends it.
+      // The worker does not wait for this: the next line ends it.
       contend();
       return say('contending');
     default:

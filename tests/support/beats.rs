@@ -12,8 +12,8 @@ pub struct Beats {
 }
 
 impl Beats {
-    /// Writes the time every 20 ms, in the command and in a child of it, with the token of the command. Neither ends on
-    /// SIGTERM.
+    /// A script that writes the time and the command's token every 20 ms, in the command and in its child.
+    /// Neither process ends on SIGTERM.
     const STUBBORN: &str = r#"
         trap "" TERM
         beat='while :; do echo "$0 $$ $QUORATE_FENCING_TOKEN $(date +%s%N)" >> "$1"; sleep 0.02; done'
@@ -44,7 +44,7 @@ impl Beats {
     /// Returns the time of the last beat.
     ///
     /// # Panics
-    /// If there is none.
+    /// If no beat was written.
     #[track_caller]
     pub fn last(&self) -> WallTime {
         self.read().iter().map(|beat| beat.at).max().expect("at least one beat")
@@ -83,7 +83,7 @@ struct Beat {
 }
 
 impl Beat {
-    /// Returns `None` for a line that is being written.
+    /// Parses a line. Returns `None` for an incomplete line, which is still being written.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let (who, pid) = (words.next()?, words.next()?.parse().ok()?);

@@ -15,7 +15,7 @@ use std::{
 pub struct Who {
     /// The member, from zero.
     pub member: usize,
-    /// Its run, from one.
+    /// The number of the member's run, from one.
     pub run: u32,
 }
 
@@ -24,7 +24,7 @@ pub struct Who {
 pub struct Told {
     /// The process.
     pub who: Who,
-    /// The line; `None` at the end of its output.
+    /// The line. `None` at the end of the process's output.
     pub line: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Crew {
     /// Starts a member that does not run.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the member cannot be started.
     pub fn start(&mut self, member: usize) -> Who {
         assert!(self.members[member].is_none(), "member {member} runs");
         self.runs[member] += 1;
@@ -80,17 +80,17 @@ impl Crew {
         who
     }
 
-    /// Returns the member's current run, or its last.
+    /// Returns the member's current run, or its last run.
     pub fn who(&self, member: usize) -> Who {
         Who { member, run: self.runs[member] }
     }
 
-    /// Returns its process id, while it runs.
+    /// Returns the member's process id, while the member runs.
     pub fn pid(&self, member: usize) -> Option<u32> {
         self.members[member].as_ref().map(|one| one.child.id())
     }
 
-    /// Returns whether it runs, and has neither been stopped nor sent SIGTERM.
+    /// Returns whether the member runs, and has neither been stopped nor sent SIGTERM.
     pub fn is_going(&self, member: usize) -> bool {
         self.members[member].as_ref().is_some_and(|one| !one.stopped && one.told.is_none())
     }
@@ -100,10 +100,10 @@ impl Crew {
         self.told.recv_timeout(wait).ok()
     }
 
-    /// Stops a member (SIGSTOP), and waits until it is stopped. Returns the time after that.
+    /// Stops a member (SIGSTOP), and waits until it is stopped. Returns the time after the stop.
     ///
     /// # Panics
-    /// If it does not run: without the fault the test would show nothing.
+    /// If the member does not run: without the fault the test would prove nothing.
     pub fn stop(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
         let pid = one.child.id();
@@ -113,10 +113,10 @@ impl Crew {
         SystemWorld.now()
     }
 
-    /// Continues a stopped member (SIGCONT). Returns the time before that.
+    /// Continues a stopped member (SIGCONT). Returns the time before the signal.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If the member does not run.
     pub fn go_on(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
         let at = SystemWorld.now();
@@ -125,10 +125,10 @@ impl Crew {
         at
     }
 
-    /// Kills a member (SIGKILL) and reaps it. Returns the time before that.
+    /// Kills a member (SIGKILL) and reaps it. Returns the time before the signal.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If the member does not run.
     pub fn kill(&mut self, member: usize) -> BootTime {
         let mut one = self.members[member].take().expect("it runs");
         let at = SystemWorld.now();
@@ -140,7 +140,7 @@ impl Crew {
     /// Sends SIGTERM to a member, and does not wait: [`Crew::ended`] reports its end.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If the member does not run.
     pub fn tell_to_end(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
         let at = SystemWorld.now();
@@ -149,9 +149,9 @@ impl Crew {
         at
     }
 
-    /// Returns the members that have ended, except those that were killed, with the time since their SIGTERM; they do not
-    /// run any more. Ending without SIGTERM, with a failure, or later than `within` after it (the member is then killed) is
-    /// an error.
+    /// Returns the members that have ended, except those that were killed, with the time since their SIGTERM.
+    /// The result is an error for a member that ended without SIGTERM or with a failure. It is also an error
+    /// for a member that still runs at `within` after SIGTERM, which is then killed.
     pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, String>)> {
         let mut ended = Vec::new();
         for (member, place) in self.members.iter_mut().enumerate() {

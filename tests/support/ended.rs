@@ -3,13 +3,13 @@ use std::{fmt, time::Duration};
 /// The exit status and the output of a process.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status; `None` if a signal ended it.
+    /// The exit status of the process. `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Its standard output.
+    /// The standard output of the process.
     pub stdout: String,
-    /// Its standard error.
+    /// The standard error of the process.
     pub stderr: String,
-    /// The time from its start until its end was observed.
+    /// The time from the start of the process until its end was observed.
     pub took: Duration,
 }
 
@@ -17,7 +17,7 @@ impl Ended {
     /// Checks the exit status.
     ///
     /// # Panics
-    /// With the output of the process, if it is another.
+    /// If the exit status differs. The message contains the output of the process.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self}");
@@ -27,7 +27,7 @@ impl Ended {
     /// Checks that standard output contains each of `parts`.
     ///
     /// # Panics
-    /// With the output of the process, if one is missing.
+    /// If one of `parts` is missing. The message contains the output of the process.
     #[track_caller]
     pub fn tells(self, parts: &[&str]) -> Self {
         for part in parts {
@@ -39,7 +39,7 @@ impl Ended {
     /// Checks that standard error contains each of `parts`.
     ///
     /// # Panics
-    /// With the output of the process, if one is missing.
+    /// If one of `parts` is missing. The message contains the output of the process.
     #[track_caller]
     pub fn says(self, parts: &[&str]) -> Self {
         for part in parts {

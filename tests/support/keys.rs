@@ -3,13 +3,14 @@ use quorate_testkit::redis::RedisServer;
 /// A key on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Its name.
+    /// The name of the key.
     pub name: String,
-    /// Its type, as reported by TYPE.
+    /// The type of the key, as reported by TYPE.
     pub kind: String,
-    /// Its remaining time in milliseconds, as reported by PTTL: -1 without expiry.
+    /// The remaining time of the key in milliseconds, as reported by PTTL. It is -1 without expiry.
     pub left: i64,
-    /// The remaining milliseconds of the claim that it stores; `None` if it stores no claim, or an expired one.
+    /// The remaining milliseconds of the claim that the key stores. `None` if it stores no claim, or an
+    /// expired claim.
     pub claimed: Option<i64>,
 }
 

@@ -29,10 +29,10 @@ pub use told::told_to_end;
 use quorate::env::{SystemWorld, WallTime, World};
 use std::{thread, time::Duration};
 
-/// The longest wait for an event that takes no time on an idle machine.
+/// The longest wait for an event that happens at once on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The time between two looks at a condition.
+/// The time between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Returns the time of the wall clock.
@@ -43,11 +43,12 @@ pub fn now() -> WallTime {
 /// Calls `look` until it returns a value, for at most `within`.
 ///
 /// # Panics
-/// If the time is over; the message contains `what`.
+/// If `look` returned no value in that time. The message contains `what`.
 pub fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let give_up = SystemWorld.now() + within;
     loop {
-        // The last look is after the deadline: a test that was not scheduled for a while still gets it.
+        // The last check comes after the deadline. So a test that was not scheduled for a while still
+        // makes one check.
         let late = SystemWorld.now() >= give_up;
         match look() {
             Some(found) => return found,

@@ -9,21 +9,22 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts servers that no worker has used yet: they do not vote before `max_ttl` is over.
+    /// Starts servers that no worker has used yet. So they do not vote before `max_ttl` has passed.
     ///
     /// # Panics
-    /// If `redis-server` cannot be started; the message says how to install it.
+    /// If `redis-server` cannot be started. The message says how to install it.
     pub fn new(size: usize) -> Self {
         Self { cluster: RedisCluster::start(size).unwrap_or_else(|error| panic!("{error}")) }
     }
 
-    /// Starts servers and trusts them, with the arguments that all workers use besides `--nodes`.
+    /// Starts servers and trusts them. `args` are the arguments that all workers use in addition to
+    /// `--nodes`.
     pub fn admitted(size: usize, program: &Program, args: &[&str]) -> Self {
         let nodes = Self::new(size);
         let list = nodes.list();
         until("majority of nodes that answer in time", PATIENCE, || {
             let trusted = program.run([&["nodes", "trust", "--nodes", &list][..], args].concat());
-            // On a busy machine the first handshakes may take longer than a node has for them.
+            // On a busy machine the first handshakes may take longer than the node timeout.
             (trusted.code != Some(69)).then(|| trusted.expect(0))
         });
         nodes

@@ -1,10 +1,10 @@
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
 
-/// Sends a signal to a process, which need not be a child of the test.
+/// Sends a signal to a process, which may be a process other than a child of the test.
 ///
 /// # Panics
-/// If that fails: without the signal the test would show nothing.
+/// If that fails: without the signal the test would prove nothing.
 pub fn signal(pid: u32, signal: Signal) {
     kill_process(raw(pid).expect("a process id"), signal).expect("it runs");
 }
@@ -19,10 +19,11 @@ pub fn parent_of(pid: u32) -> u32 {
     parent.and_then(|parent| parent.trim().parse().ok()).expect("a parent")
 }
 
-/// Returns whether a process runs, which need not be a child of the test. A zombie does not run.
+/// Returns whether a process runs. The process may be other than a child of the test. A zombie does
+/// not run.
 pub fn is_alive(pid: u32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // `pid (name) state …`, where the name may hold anything.
+        // The line is `pid (name) state …`, where the name may contain any characters.
         Ok(stat) => !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
         Err(_) => raw(pid).is_some_and(|pid| test_kill_process(pid).is_ok()),
     }

@@ -8,8 +8,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The program under test, with a directory of its own for the files of its processes. They do not see the user's
-/// configuration.
+/// The program under test, with its own directory for the files of its processes. The processes do not see
+/// the user's configuration.
 #[derive(Debug)]
 pub struct Program {
     path: &'static str,
@@ -18,7 +18,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// `path` is `env!("CARGO_BIN_EXE_quorate-under-test")`, which Cargo sets for tests alone.
+    /// Returns the program at `path`. Pass `env!("CARGO_BIN_EXE_quorate-under-test")`, which Cargo sets only
+    /// for tests.
     ///
     /// # Panics
     /// If no temporary directory can be created.
@@ -47,7 +48,8 @@ impl Program {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
-    /// Returns the program with these arguments, a home without configuration, and no `QUORATE_…` variable.
+    /// Returns a command that runs the program with these arguments, a home directory without configuration,
+    /// and no `QUORATE_…` variable.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(self.path);
         for (name, _) in std::env::vars_os() {

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// A process that was started. Dropping it kills it; its supervisor process then ends its command.
+/// A started process. Dropping this value kills the process. The supervisor process then ends the
+/// process's command.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -18,7 +19,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its outputs are written to files, so that it never waits for a reader.
+    /// Starts the process. Its outputs are written to files, so that it never waits for a reader.
     pub(super) fn start(mut command: Command, outputs: &Path) -> Self {
         let (stdout, stderr) = (outputs.with_extension("out"), outputs.with_extension("err"));
         let file = |path| File::create(path).expect("a file in our own directory");
@@ -27,35 +28,35 @@ impl Running {
         Self { child, since, stdout, stderr }
     }
 
-    /// Returns its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns its standard input, if the command was given a pipe.
+    /// Returns the standard input of the process, if it was given a pipe.
     pub fn stdin(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     ///
     /// # Panics
-    /// If that fails: without the signal the test would show nothing.
+    /// If that fails: without the signal the test would prove nothing.
     pub fn signal(&self, signal: Signal) {
         super::signal(self.pid(), signal);
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the process (SIGKILL).
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
-    /// Returns its standard output so far.
+    /// Returns the standard output of the process so far.
     pub fn stdout(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
-    /// Returns its standard error so far.
+    /// Returns the standard error of the process so far.
     pub fn stderr(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
@@ -68,18 +69,18 @@ impl Running {
         });
     }
 
-    /// Returns whether it has not ended.
+    /// Returns whether the process has not ended.
     ///
     /// # Panics
-    /// Where the system does not tell.
+    /// If the system cannot report that.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("our own child").is_none()
     }
 
-    /// Waits for its end, for `within` at most.
+    /// Waits for the end of the process, for `within` at most.
     ///
     /// # Panics
-    /// With what it said, where it does not end.
+    /// If the process does not end. The message contains its output.
     #[track_caller]
     pub fn wait(mut self, within: Duration) -> Ended {
         let give_up = SystemWorld.now() + within;

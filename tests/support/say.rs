@@ -1,7 +1,8 @@
 use std::io::{self, Write};
 
-/// Writes one JSON value to standard output, as one line in one `write`. After it returns, a SIGKILL cannot undo the write:
-/// the kernel has the line. The end of the parent is detected by other means.
+/// Writes one JSON value to standard output, as one line in one `write`. After this returns, a SIGKILL cannot
+/// undo the write, because the kernel has the line. A failed write is ignored: other code detects the end of
+/// the parent.
 pub fn say(value: &impl serde::Serialize) {
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');

@@ -1,7 +1,7 @@
 use redis::{Connection, RedisResult};
 use std::cell::RefCell;
 
-/// Accepts a write unless it has seen a larger token; stores the accepted token.
+/// A script that accepts a write unless it has seen a larger token, and stores the accepted token.
 const WRITE: &str = "\
     local seen = tonumber(redis.call('GET', KEYS[1]) or '0') \
     if tonumber(ARGV[1]) < seen then return 0 end \
@@ -9,8 +9,8 @@ const WRITE: &str = "\
     redis.call('RPUSH', KEYS[2], ARGV[1]) \
     return 1";
 
-/// The data that a lease protects: a store outside of the quorum that compares fencing tokens in the transaction of the
-/// write.
+/// The data that a lease protects. The store is outside of the quorum, and compares fencing tokens in the
+/// transaction of the write.
 pub struct Sink(RefCell<Connection>);
 
 impl Sink {
@@ -31,7 +31,7 @@ impl Sink {
         eval.arg(WRITE).arg(2).arg("highest").arg("history").arg(token).query(&mut *self.0.borrow_mut())
     }
 
-    /// Returns the largest token of an accepted write; 0 before the first.
+    /// Returns the largest token of an accepted write; 0 before the first accepted write.
     ///
     /// # Errors
     /// If the server does not answer.

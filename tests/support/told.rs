@@ -7,13 +7,14 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Waits for SIGTERM, or for the end of the parent for any reason: the parent holds the other end of standard input.
+/// Waits for SIGTERM, or for the end of the parent for any reason. The wait notices that end because the
+/// parent holds the other end of standard input.
 ///
 /// # Errors
 /// If a signal handler cannot be installed, or standard input is not a pipe.
 ///
 /// # Cancel safety
-/// Safe: it only waits.
+/// Safe: the future only waits.
 pub fn told_to_end() -> io::Result<impl Future<Output = ()> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let parent = stdin().as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd)?;

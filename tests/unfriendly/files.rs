@@ -42,7 +42,8 @@ pub(super) const PIECES: &[&str] = &[
 /// The number of files of a node. The first byte selects one of them, and the others are its content.
 const FILES: usize = 8;
 
-/// Uses a file node with one overwritten file: its requests are answered, or refused with the name of the file.
+/// Uses a file node with one overwritten file. The node answers each request, or refuses it with the name of
+/// the file.
 pub fn file_node(bytes: &[u8]) {
     let Some((&which, content)) = bytes.split_first() else { return };
     let home = scratch();

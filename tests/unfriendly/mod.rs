@@ -3,8 +3,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! Random bytes rarely pass the first check of a parser. A fuzzer learns the expected input by coverage; the property tests
-//! only get the pieces of each [`Door`].
+//! Random bytes rarely pass the first check of a parser. A fuzzer learns the expected input by coverage. The
+//! property tests only get the pieces of each [`Door`].
 
 mod arguments;
 mod config;
@@ -27,9 +27,9 @@ pub use stored::{marker, records};
 pub struct Door {
     /// The name of the fuzz target.
     pub name: &'static str,
-    /// Panics if a property does not hold for these bytes.
+    /// The function to call. It panics if a property does not hold for these bytes.
     pub look: fn(&[u8]),
-    /// The pieces of its input.
+    /// The pieces of the expected input.
     pub pieces: &'static [&'static str],
 }
 
@@ -52,7 +52,8 @@ pub const DOORS: [Door; 12] = [
 /// The longest error, in bytes.
 const ERROR_MAX: usize = 6_000;
 
-/// Checks that an error is fit for people and logs: of limited length, and without control characters except line ends.
+/// Checks that an error can be shown to people and written to logs: it has a limited length, and contains no
+/// control characters except line ends.
 fn fit_to_print(error: &str) {
     assert!(error.len() <= ERROR_MAX, "an error of {} bytes: {:.200}…", error.len(), error);
     let steers = |c: char| c.is_control() && c != '\n';

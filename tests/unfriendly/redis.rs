@@ -85,13 +85,15 @@ pub(super) const HANDSHAKE: &[&str] = &[
     "$99999999999\r\n",
 ];
 
-/// Reads the bytes of a server as the replies to a batch: an answer to each request, or a cause that is fit to print.
+/// Reads the bytes of a server as the replies to a batch. The result must be an answer to each request, or a
+/// cause that can be printed safely.
 pub fn replies(bytes: &[u8]) {
     let Some((&shape, said)) = bytes.split_first() else { return };
     let runs: Vec<usize> =
         (0..=usize::from(shape >> 4) % 3).map(|n| usize::from(shape >> (n * 2)) % 4).collect();
     let (values, clean) = probe::values(said, usize::MAX);
-    // After an invalid reply the parser may find another one, or not: the connection is closed in any case.
+    // After an invalid reply the parser may or may not find another reply. The connection is closed in both
+    // cases.
     if clean && said.len() < 4_096 {
         let piece = 1 + usize::from(shape % 7);
         // NaN is not equal to itself, so the texts are compared.
@@ -123,7 +125,8 @@ fn is_bounded(reply: &Reply) {
     }
 }
 
-/// Reads the bytes of a server as the answers to a handshake: facts, or a cause, that are fit to print.
+/// Reads the bytes of a server as the answers to a handshake. The result must be facts, or a cause, that can
+/// be printed safely.
 pub fn handshake(bytes: &[u8]) {
     const PASSWORD: &str = "hunter2-hunter2";
     match probe::handshake(bytes, PASSWORD) {

@@ -82,7 +82,8 @@ pub(super) const DURATION: &[&str] = &[
 /// The number of ticks that are computed.
 const TICKS: usize = 4;
 
-/// Reads a cron line, and a zone on the next line: a valid schedule can be printed and read again, and its ticks grow.
+/// Reads a cron line, and a zone on the next line: a valid schedule can be printed and read again, and each
+/// of its ticks is later than the one before.
 pub fn cron(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let (line, zone) = text.split_once('\n').unwrap_or((text, "UTC"));
@@ -114,7 +115,7 @@ pub fn cron(bytes: &[u8]) {
     }
 }
 
-/// Reads a period as a number of nanoseconds, and a time to begin with.
+/// Reads a period as a number of nanoseconds, and a start time.
 pub fn every(bytes: &[u8]) {
     let number = |at: usize| {
         let mut word = [0; 8];

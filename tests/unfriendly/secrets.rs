@@ -16,7 +16,7 @@ pub(super) const URL: &[&str] = &[
     " ", "\u{1b}", "ü", "..", ",",
 ];
 
-/// Pieces around the secret, which replaces `@SECRET@`.
+/// Pieces of URLs around the secret. The secret replaces `@SECRET@`.
 pub(super) const PIECES: &[&str] = &[
     "/Qm3tYb8n@cache",
     "#Qm3tYb8n@cache",
@@ -53,7 +53,8 @@ pub(super) const PIECES: &[&str] = &[
     "&db=x",
 ];
 
-/// Reads a node's URL: the program and the connection code read it alike, and the node's name is a URL of the same node.
+/// Reads a node's URL. Checks that the program and the connection code read it in the same way, and that the
+/// node's name is a URL of the same node.
 pub fn node_url(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match RedisNode::parse(text) {
@@ -70,12 +71,12 @@ pub fn node_url(bytes: &[u8]) {
     }
 }
 
-/// Builds a URL with [`SECRET`] as its password, at the first place of `bytes` for a password. The text before and after
-/// it may make the URL invalid. No part of the program shows the secret.
+/// Builds a URL with [`SECRET`] as its password, at the first place of `bytes` for a password. The text
+/// before and after it may make the URL invalid. Checks that no part of the program shows the secret.
 pub fn secrets(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let Some((scheme, rest)) = text.split_once("://") else { return };
-    // A password outside of the place for a password cannot be recognised.
+    // The program cannot recognise a password that is not in a place for passwords.
     let place = rest.find("?pass=").map(|at| at + 6).or_else(|| rest.find(':').map(|at| at + 1));
     let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else { return };
     if !is_a_beginning(scheme, before) {
@@ -91,7 +92,7 @@ pub fn secrets(bytes: &[u8]) {
     }
 }
 
-/// Returns whether a person would read this as a URL, up to its password.
+/// Returns whether a person would read this text as the beginning of a URL, up to its password.
 fn is_a_beginning(scheme: &str, before: &str) -> bool {
     let odd = |c: char| c.is_control() || "\"'\\,#{}[] ".contains(c);
     scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+')

@@ -55,7 +55,8 @@ pub(super) const RECORDS: &[&str] = &[
     "ü",
 ];
 
-/// Reads the text of a node's marker: a valid one is written and read again unchanged.
+/// Reads the text of a node's marker. A valid marker must be the same after it was written and read
+/// again.
 pub fn marker(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match Marker::parse(text) {

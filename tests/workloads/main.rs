@@ -1,7 +1,8 @@
-//! The workloads: real Redis servers, worker processes that use Quorate, faults, and checks of what the workers did.
+//! The workloads: real Redis servers, worker processes that use Quorate, faults, and checks of the workers'
+//! actions.
 //!
-//! `cargo run --release -p quorate-tests --bin workload -- PLAN [OPTIONS]`. A plan says which servers and workers there
-//! are, what the workers do, which faults occur, and what is checked. It ends with a report, also after Ctrl-C, and with
+//! `cargo run --release -p quorate-tests --bin workload -- PLAN [OPTIONS]`. A plan defines the servers, the
+//! workers and their work, the faults, and the checks. It ends with a report, even after Ctrl-C, and with
 //! status 1 if a check failed.
 //!
 //! | plan | work | faults | checks |
@@ -16,8 +17,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! A seed fixes which faults occur and when, not how the system schedules processes: a run with the same seed is
-//! another run. All processes share one machine, and so one clock.
+//! A seed determines which faults occur and when. It does not determine how the system schedules processes,
+//! so a second run with the same seed may differ. All processes share one machine, and so one clock.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a program for tests")]
 

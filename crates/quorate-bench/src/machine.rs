@@ -1,4 +1,4 @@
-//! The facts about the machine, without which a figure means nothing.
+//! The facts about the machine that a reader needs to interpret a figure.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, process::Command, thread};
@@ -9,9 +9,9 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) cpu: String,
     pub(crate) kernel: String,
-    /// The load averages over one, five and fifteen minutes, at the start.
+    /// The load averages over one, five and fifteen minutes, at the start of the measurements.
     pub(crate) load: String,
-    /// The versions by name.
+    /// The versions of the programs and packages, by name.
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// Returns the version of a package that this program was built with.
+/// Returns the version of a package with which this program was built.
 fn locked(package: &str) -> String {
     const LOCK: &str = include_str!("../../../Cargo.lock");
     let entry = format!("name = \"{package}\"\nversion = \"");

@@ -38,7 +38,8 @@ fn run(args: &Args) -> Result<Report, String> {
     let mut report = Report::new(machine::describe());
     for scenario in scenarios::ALL.iter().filter(|scenario| plan.wants(scenario.name)) {
         eprintln!("{}: {} …", scenario.name, scenario.what);
-        // Each scenario has servers of its own, so that what one leaves behind does not slow the next.
+        // Each scenario has its own servers, so that the data and connections of one scenario do not
+        // slow down the next one.
         let servers = Servers::new(args)?;
         report.about_servers(&servers.version()?);
         if scenario.stops_servers && !servers.can_be_stopped() {

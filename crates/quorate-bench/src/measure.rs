@@ -9,7 +9,7 @@ pub(crate) fn now() -> BootTime {
     SystemWorld.now()
 }
 
-/// Returns the processor time of this process so far, user and system.
+/// Returns the processor time of this process so far, in user mode and in the kernel.
 pub(crate) fn cpu() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     let time = |at: nix::sys::time::TimeVal| {
@@ -44,7 +44,8 @@ impl Samples {
         self.0.len()
     }
 
-    /// Returns the duration below which `share` of them are; zero if there are none.
+    /// Returns the duration that the fraction `share` of the samples does not exceed. Returns zero
+    /// if there are no samples.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -57,7 +58,7 @@ impl Samples {
     }
 }
 
-/// The median of figures, and their extremes.
+/// The median of figures, and the smallest and the largest figure.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

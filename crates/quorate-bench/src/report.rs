@@ -34,7 +34,7 @@ impl Row {
         Self { spread: Some((of.least, of.most)), ..Self::new(rival, figure, unit, of.median) }
     }
 
-    /// Prefixes the name of the figure.
+    /// Puts a prefix before the name of the figure.
     pub(crate) fn named(mut self, of: &str) -> Self {
         self.figure = format!("{of}{}", self.figure);
         self
@@ -85,7 +85,7 @@ impl Report {
         self.sections.push(Section { scenario, what: "", rows: Vec::new(), skipped: Some(why.to_owned()) });
     }
 
-    /// Returns whether each scenario that ran has measured something. Goals do not affect it.
+    /// Returns whether each scenario that ran has measured a result. Goals do not affect this.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |section: &Section| {
             let finite = section.rows.iter().all(|row| row.value.is_finite());

@@ -9,7 +9,7 @@ const SERVERS: usize = 5;
 /// The duration in microseconds from which a started server logs a call as slow. The default is 10 ms.
 const SLOW: &str = "300";
 
-/// Five servers that this program started, or those that the user named.
+/// Five servers that this program started, or the servers that the user named.
 pub(crate) struct Servers {
     own: Option<RedisCluster>,
     urls: Vec<String>,
@@ -35,7 +35,7 @@ impl Servers {
         self.own.is_some()
     }
 
-    /// Sends SIGSTOP: the sockets stay open, and nothing answers.
+    /// Sends SIGSTOP. The sockets stay open, but the server does not answer.
     pub(crate) fn stop(&self, server: usize) {
         if let Some(own) = &self.own {
             own[server].pause();
@@ -63,8 +63,9 @@ impl Servers {
         Ok(Duration::from_secs_f64(sum))
     }
 
-    /// Returns the longest call in the servers' slow logs, in milliseconds. A started server logs calls of
-    /// [`SLOW`] and more; a server that the user named, those that it is configured to log.
+    /// Returns the longest call in the servers' slow logs, in milliseconds. A server that this program
+    /// started logs calls of [`SLOW`] and more. A server that the user named logs calls according to its
+    /// own configuration.
     pub(crate) fn slowest_call(&self) -> Result<f64, String> {
         let mut slowest = 0.0_f64;
         for url in &self.urls {

@@ -15,7 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// The longest wait for the handshakes before a command goes on without the nodes that have not answered.
+/// The longest wait for the handshakes. After it a command continues without the nodes that have not
+/// answered.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the quorum that the configuration describes.
@@ -33,14 +34,14 @@ pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, 
     builder.build().map_err(|error| Failure::new(CONFIG, format!("{}: {error}", config.nodes_from)))
 }
 
-/// Returns a quorum that writes nothing to the nodes. A mistyped list of nodes must not be marked as a cluster, and a
-/// look must not create the directory of a file node.
+/// Returns a quorum that writes nothing to the nodes. With a mistyped list, a command that only reads must
+/// not mark the nodes as a cluster, and must not create the directory of a file node.
 pub(crate) fn only_looking(config: &Config) -> Result<Quorum, Failure> {
     quorum(config, QuorumConfig { only_looks: true, ..config.settings.clone() })
 }
 
-/// Returns the nodes as a set for administration, which treats each node by itself. With `only_looks` it creates no
-/// directory of a file node.
+/// Returns the nodes as a set for administration, which handles each node independently of the others. With
+/// `only_looks` it creates no directory of a file node.
 pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec], only_looks: bool) -> Result<NodeSet, Failure> {
     nodes.iter().try_fold(NodeSet::default(), |set, node| {
         Ok(match node {
@@ -89,8 +90,8 @@ pub(crate) fn is_quorum(nodes: &[NodeStatus]) -> bool {
     votes(nodes) >= majority(nodes.len())
 }
 
-/// Describes the nodes that do not vote, one line each. Only for a failure that the states of the nodes explain; a
-/// round that failed has a [`NoMajority`] of its own, for [`no_quorum`].
+/// Describes the nodes that do not vote, one line each. Use this only for a failure that the states of the
+/// nodes explain. A failed round has its own [`NoMajority`]; use [`no_quorum`] for it.
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
     let mut text =
         format!("{} of {} nodes vote, {} required", votes(nodes), nodes.len(), majority(nodes.len()));
@@ -102,8 +103,8 @@ pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
     text
 }
 
-/// Returns the failure of a round that did not reach a majority: `what` failed, then each node that did not agree with
-/// its reason, one line each.
+/// Returns the failure of a round that did not reach a majority: `what` failed, and then one line for each
+/// node that did not agree, with its reason.
 pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
     let agreed = report.count(|outcome| matches!(outcome, NodeOutcome::Granted));
     let mut text =

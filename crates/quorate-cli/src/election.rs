@@ -23,7 +23,7 @@ const NAME_MAX: usize = 200;
 struct Page {
     group: String,
     resigned: bool,
-    /// The leader that the request was for.
+    /// The leader that was asked to resign.
     leader: Option<String>,
     term: Option<u64>,
     /// The leader after the resignation.
@@ -38,7 +38,8 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         let text = "no group; name it with --group, or in the file as group = \"billing\"";
         return Err(Failure::new(CONFIG, text));
     };
-    // First only look: a mistyped list of nodes must not be marked as a cluster because it has no leader.
+    // The command first only reads: a mistyped list of nodes has no leader, and its nodes must not be
+    // marked as a cluster.
     let looking = connect::only_looking(config)?;
     let led = has_leader(&looking, group).await;
     looking.close().await;

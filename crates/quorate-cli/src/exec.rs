@@ -18,10 +18,10 @@ use quorate::{
 };
 use std::{cell::Cell, time::Duration};
 
-/// The longest wait for a quorum without `--wait`. A lock that another worker holds is waited for without a limit; a
-/// majority of nodes that is away is not.
+/// The longest wait for a quorum without `--wait`. The wait for a lock that another worker holds has no
+/// limit. The wait for an unreachable majority of nodes has this limit.
 const QUORUM_PATIENCE: Duration = Duration::from_secs(10);
-/// The longest wait for the first connections, before the first attempt is made without them.
+/// The longest wait for the first connections, after which the first attempt is made anyway.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 /// The time between two looks at the nodes during the wait.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ async fn acquire(
     }
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let ends = wait.map(|wait| env.now() + wait);
-    // The first attempt then finds open connections. If none opens, the attempt reports the reasons.
+    // The wait lets the first attempt find open connections. If none opens, the attempt reports the reasons.
     let _ = quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
     let mut waiting = Waiting { args, quorum, reported: args.no_wait, quorum_seen: env.now() };
     match lock.try_acquire().await {
@@ -73,7 +73,8 @@ async fn acquire(
         Err(error) if error.is_permanent() => return Err(refusal(&error, args, quorum)),
         Err(_) => {}
     }
-    // One call for the whole wait: it logs once what it waits for, and the nodes log each change of their state.
+    // One call covers the whole wait. It logs the reason of the wait once, and the nodes log each change of
+    // their state.
     let waits = match ends {
         Some(ends) => lock.clone().wait(env.now().until(ends)),
         None => lock.clone(),
@@ -84,24 +85,26 @@ async fn acquire(
     }
 }
 
-/// Makes one more attempt, whose error has the reason of each node.
+/// Makes one more attempt, whose error contains the reason of each node.
 async fn last_attempt(lock: Lock, args: &ExecArgs, quorum: &Quorum) -> Result<Lease, Failure> {
     lock.wait(Duration::ZERO).acquire().await.map_err(|error| refusal(&error, args, quorum))
 }
 
-/// Watches the nodes while the lock is waited for.
+/// The observation of the nodes during the wait for the lock.
 struct Waiting<'a> {
     args: &'a ExecArgs,
     quorum: &'a Quorum,
-    /// Set once the holder of the lock was reported, and from the beginning if the command does not wait.
+    /// Set once the holder of the lock was reported. Also set from the beginning if the command does not
+    /// wait.
     reported: bool,
     /// The last time at which a majority of the nodes could be reached.
     quorum_seen: BootTime,
 }
 
 impl Waiting<'_> {
-    /// Reports the holder of the lock, once. Returns, if `gives_up`, after [`QUORUM_PATIENCE`] without a
-    /// majority of nodes that can be reached. A quarantine does not count: it ends by itself.
+    /// Reports the holder of the lock, once. If `gives_up`, returns after [`QUORUM_PATIENCE`] without a
+    /// majority of reachable nodes. A node in quarantine counts as reachable, because the quarantine ends by
+    /// itself.
     async fn watch(&mut self, env: &Env, gives_up: bool) {
         loop {
             env.sleep(LOOK_EVERY).await;
@@ -134,7 +137,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Returns whether so many nodes cannot be reached that the others are no majority.
+/// Returns whether so many nodes are unreachable that the other nodes are no majority.
 fn is_away(nodes: &[NodeStatus]) -> bool {
     let away = |node: &&NodeStatus| node.is_away();
     let reachable = nodes.len() - nodes.iter().filter(away).count();
@@ -151,7 +154,7 @@ fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
             if connect::is_quorum(&nodes) {
                 return connect::no_quorum(&what, report);
             }
-            // A round that is lost early has no answers of the other nodes: their states say more.
+            // A round that fails early lacks the answers of some nodes. The states of the nodes say more.
             Failure::new(NO_QUORUM, format!("{what}: {}", connect::explain(&nodes)))
         }
         _ => Failure::new(FAILURE, error),
@@ -183,7 +186,8 @@ async fn under_lease(
             return Err(Failure::new(code, error));
         }
     };
-    // The loop that guards the command beats, many times within the longest silence that the heartbeat allows.
+    // The loop that guards the command also calls the heartbeat, many times within the longest silence that
+    // the heartbeat allows.
     let stall = Stall::new(quorum.env());
     let look = || {
         heartbeat.beat();
@@ -204,7 +208,7 @@ async fn under_lease(
     verdict(&exit, kept, &reason, args)
 }
 
-/// Measures the longest time between two looks of the loop that guards the command.
+/// Measures the longest time between two iterations of the loop that guards the command.
 struct Stall {
     last: Cell<BootTime>,
     longest: Cell<Duration>,
@@ -221,8 +225,8 @@ impl Stall {
     }
 }
 
-/// Returns the reason for which a lease was not extended. `stalled` is the longest time for which this process did not
-/// run, and `allowed` the longest for which it may.
+/// Returns the reason why a lease was not extended. `stalled` is the longest time for which this process did
+/// not run, and `allowed` is the longest time for which it may stall.
 fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> String {
     if stalled > allowed {
         return format!(
@@ -235,8 +239,8 @@ fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> St
     connect::explain(nodes)
 }
 
-/// Returns the exit status of the command, or the reason for another one. `kept` is how long the lease remains, if it
-/// was not released because processes may still run.
+/// Returns the exit status of the command, or the failure that replaces it. `kept` is the remaining time of
+/// the lease, if the lease was not released because processes of the command may still run.
 fn verdict(exit: &Exit, kept: Option<Duration>, reason: &str, args: &ExecArgs) -> Result<u8, Failure> {
     let lock = &args.lock;
     for survivor in &exit.survivors {

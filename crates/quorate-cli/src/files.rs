@@ -1,9 +1,10 @@
-//! Access to files that may not answer: a FIFO without a writer, a file system that hangs.
+//! Access to files that may not answer, such as a FIFO without a writer, or a file on a file system that
+//! hangs.
 //!
 //! # What is not guaranteed
 //!
-//! A thread that hangs in a file system cannot be ended. Each entry point of this module has at most one such thread,
-//! which ends when the file system answers.
+//! A thread that hangs in a file system cannot be ended. Each entry point of this module has at most one such
+//! thread, which ends when the file system answers.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -82,7 +83,8 @@ fn no_answer(within: Duration) -> io::Error {
 
 /// Reads a file as [`read`] does, for a caller that must not wait for a file system that hangs.
 pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
-    /// Set while an earlier read has not ended. Another one is refused: each would take a thread.
+    /// Set while an earlier read has not ended. Meanwhile another read is refused, because each blocked read
+    /// would take a thread.
     static BUSY: AtomicBool = AtomicBool::new(false);
     if BUSY.swap(true, Ordering::AcqRel) {
         return Err(io::Error::new(io::ErrorKind::TimedOut, "an earlier read of a file has not ended"));
@@ -92,14 +94,14 @@ pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
     let access = move || {
         let text = read(&path);
         BUSY.store(false, Ordering::Release);
-        // The caller may have given up.
+        // The caller may have stopped waiting.
         let _ = done.send(text);
     };
     if let Err(error) = thread::Builder::new().name("quorate-file".to_owned()).spawn(access) {
         BUSY.store(false, Ordering::Release);
         return Err(error);
     }
-    // Longer than the deadline of the read, whose error says more.
+    // This wait is longer than the deadline of the read, because the error of the read says more.
     answer.recv_timeout(DEADLINE + DEADLINE / 10).unwrap_or_else(|_| Err(no_answer(DEADLINE)))
 }
 
@@ -120,14 +122,14 @@ impl FileThread {
         Ok(Self { accesses })
     }
 
-    /// Queues an access behind those that have not ended. The receiver gets its result.
+    /// Queues an access behind the pending accesses. The returned receiver gets its result.
     pub(crate) fn begin<T: Send + 'static>(
         &self,
         access: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (done, result) = oneshot::channel();
         let access = move || {
-            // The caller may have gone.
+            // The caller may have dropped the receiver.
             let _ = done.send(access());
         };
         // A thread that has ended drops the access, and with it the sender of the result.

@@ -15,7 +15,7 @@ impl Guard {
     /// Returns the guard for a lease of this TTL, with this much time between the step-down and the end of validity.
     pub(crate) fn new(ttl: Duration, grace: Duration) -> Self {
         let ms = Duration::from_millis;
-        // SIGKILL is sent this long before validity ends: a busy machine may deliver it late by some of this time.
+        // SIGKILL is sent this time before validity ends, because a busy machine may deliver it late.
         let kill_margin = (grace / 4).clamp(ms(10), ms(250)).min(grace);
         Self { grace, kill_margin, watch_every: (ttl / 20).clamp(ms(20), ms(250)) }
     }
@@ -25,8 +25,8 @@ impl Guard {
         Deadline { step_down: until - self.grace, kill: until - self.kill_margin }
     }
 
-    /// Waits for the end of the command. Passes on each new deadline, the step-down, and signals. `valid_until` returns
-    /// the time until which the command may run, or `None` once it may not run.
+    /// Waits for the end of the command. Meanwhile passes on each new deadline, the step-down, and signals.
+    /// `valid_until` returns the time until which the command may run, or `None` once it may not run.
     ///
     /// # Cancel safety
     /// Safe: the command continues under its supervisor process until its last deadline.
@@ -53,7 +53,8 @@ impl Guard {
                 number = signal => supervisor.signal(number),
                 () = step_down.cancelled(), if !stepping_down => {
                     stepping_down = true;
-                    // The command has the grace to end, and no more: the lease is released after it.
+                    // The command has its grace period in which to end, and no more time: the lease is
+                    // released afterwards.
                     let until = valid_until().unwrap_or_default().min(env.now() + self.grace);
                     supervisor.extend(self.deadline(until));
                     supervisor.step_down();
@@ -61,7 +62,7 @@ impl Guard {
                 }
                 () = env.sleep(self.watch_every) => {
                     let now = valid_until().unwrap_or_default();
-                    // After the step-down the time may become shorter, and never longer.
+                    // After the step-down the deadline may become earlier, but never later.
                     let moved = if stepping_down { last.is_some_and(|last| now < last) } else { last != Some(now) };
                     if moved {
                         supervisor.extend(self.deadline(now));

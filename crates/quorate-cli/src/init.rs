@@ -5,16 +5,17 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use std::{os::unix::process::CommandExt, process::Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// HUP, INT, QUIT, USR1, USR2, TERM: the kernel gives process 1 no default action for them.
+/// The signals HUP, INT, QUIT, USR1, USR2 and TERM. The kernel gives process 1 no default action for them.
 const FORWARDED: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::TERM];
 
-/// Returns whether this is process 1.
+/// Returns whether this process is process 1.
 pub(crate) fn is_process_one() -> bool {
     std::process::id() == 1
 }
 
-/// Runs this program again with the same arguments as a child, and is its init process until the child ends.
+/// Runs this program again as a child, with the same arguments. Acts as the child's init process until the
+/// child ends.
 pub(crate) async fn supervise() -> Result<u8, Failure> {
     let fail = |error: std::io::Error| Failure::new(FAILURE, format!("as process 1: {error}"));
     let mut children = signal(SignalKind::child()).map_err(fail)?;
@@ -23,7 +24,7 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
         passed_on.push((number, signal(SignalKind::from_raw(number.as_raw())).map_err(fail)?));
     }
     let exe = std::env::current_exe().map_err(fail)?;
-    // A group of its own: the group of process 1 may be outside of its namespace.
+    // The child gets its own process group, because the group of process 1 may be outside of its namespace.
     let child = Command::new(exe).args(std::env::args_os().skip(1)).process_group(0).spawn().map_err(fail)?;
     let child = Pid::from_child(&child);
     loop {

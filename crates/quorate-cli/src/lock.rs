@@ -50,7 +50,7 @@ struct ReleasePage {
 struct StoredOwner {
     holder: String,
     owner: String,
-    /// The number of nodes that store it.
+    /// The number of nodes that store the token.
     nodes: usize,
     /// True if these nodes are a majority, so that the owner holds the lock.
     majority: bool,
@@ -61,9 +61,9 @@ struct StoredOwner {
 #[derive(Debug, Serialize)]
 struct OwnerRelease {
     owner: String,
-    /// The number of nodes that no longer store it.
+    /// The number of nodes that no longer store the token.
     released_on: usize,
-    /// The other nodes, with their reasons.
+    /// The other nodes, each with the reason.
     not_released_on: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
 /// Shows the owners that the nodes store, and with `--force` releases the lock of exactly these owners.
 pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u8, Failure> {
     let resource = resource(&args.lock.name)?;
-    // Reads and releases need no vote, so nothing is marked.
+    // Reads and releases need no vote, so the command writes no markers.
     let quorum = look(config).await?;
     let done = look_and_release(args.force, &quorum, &resource).await;
     quorum.close().await;
@@ -127,8 +127,8 @@ async fn look_and_release(
         }
     }
     if released {
-        // An owner token that is not UTF-8 is compared as another text than the one that was shown, and so is not deleted.
-        // An owner that cannot be read now may still be stored.
+        // An owner token that is not UTF-8 is sent as another text than the stored one, and so is not
+        // deleted. An owner that cannot be read now may still be stored.
         released = quorum.inspect(resource).await.is_ok_and(|after| {
             let is_stored = |(owner, _): &(Owner, usize)| after.named.iter().any(|(now, _)| now == owner);
             !seen.named.iter().any(is_stored)

@@ -19,11 +19,11 @@ use quorate::{
 use serde::Serialize;
 use std::{fmt::Write as _, time::Duration};
 
-/// The number of attempts to trust the nodes, while a node does not answer in time.
+/// The number of attempts to trust the nodes. Another attempt is made if a node did not answer in time.
 const TRUST_ATTEMPTS: usize = 4;
-/// The time between two attempts, in which a node may get a new connection.
+/// The time between two attempts, in which a node may be connected again.
 const TRUST_AGAIN: Duration = Duration::from_millis(250);
-/// The longest node set of a marker that is shown, in bytes.
+/// The longest node set of a marker that the output shows, in bytes.
 const SHOWN_MAX: usize = 2_048;
 /// The longest line that is shown, in bytes.
 const LINE_MAX: usize = 4_096;
@@ -120,7 +120,7 @@ pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
     }
     match trusted {
         Ok(()) => Ok(0),
-        // A node may vote by its state and not have answered this request.
+        // A node may vote by its last known state although it has not answered this request.
         Err(error) => Err(connect::no_quorum("cannot trust every node", &error)),
     }
 }
@@ -144,7 +144,7 @@ fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
         votes: reason.is_none(),
         reason,
         version: status.version.as_ref().map(ToString::to_string),
-        // Measured by the quorum on single requests. A handshake takes several round trips.
+        // The quorum measures this on single requests, because a handshake takes several round trips.
         round_trip_ms: status.round_trip.map(millis),
         clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round() + 0.0), // never -0
         run_id: sight.map(|sight| plain(&sight.hello.run_id, 100)),
@@ -214,7 +214,7 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
         ))?;
         return Ok(0);
     }
-    // A failed write must not stop the replacement half-way: it is reported at the end.
+    // A failed write to the output must not stop the replacement half-way. The error is reported at the end.
     let mut printed = Ok(());
     let show_progress = |progress: Progress| {
         if printed.is_ok() {
@@ -237,7 +237,8 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
     Ok(0)
 }
 
-/// Returns the new set. A node that is in both sets is taken from the old list, which may have its password.
+/// Returns the new set. A node that is in both sets is taken from the old list, because that entry may have
+/// the node's password.
 pub(crate) fn new_set(args: &ReplaceArgs, config: &Config) -> Result<Vec<NodeSpec>, Failure> {
     let parse = |url: &String| {
         let node =

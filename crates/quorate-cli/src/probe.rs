@@ -6,8 +6,8 @@ use crate::{
 };
 use std::ffi::OsString;
 
-/// Reads and checks `args`, of which the first is the program's name, as the program does before it starts anything.
-/// Returns the configuration, or `None` for a command that needs none.
+/// Reads and checks `args`, as the program does before it starts any work. The first argument is the
+/// program's name. Returns the configuration, or `None` for a command that needs none.
 ///
 /// # Errors
 /// The text that the program would print, including help.

@@ -1,5 +1,5 @@
-//! Output of the commands: removes from text of other parties the characters that control a terminal, and writes to
-//! standard output.
+//! The output of the commands. This module removes characters that control a terminal from the text of other
+//! parties, and writes to standard output.
 
 use crate::exit::{FAILURE, Failure};
 use quorate::plain::{plain, steers};
@@ -14,15 +14,15 @@ pub(crate) fn line(text: &str, most: usize) -> String {
     plain(text, most)
 }
 
-/// Replaces the characters of `text` that control a terminal, except line ends. The line ends are the program's own:
-/// every value inside has passed through [`line`].
+/// Replaces the characters of `text` that control a terminal, except line ends. The program itself has added
+/// the line ends: every value in `text` has passed through [`line`].
 pub(crate) fn page(text: &str) -> String {
     text.chars().map(|c| if c != '\n' && steers(c) { ' ' } else { c }).collect()
 }
 
 /// Prints a [`page`] to standard output.
 ///
-/// A closed pipe (`| head`) is not an error: the reader has seen all that it wants.
+/// A closed pipe (`| head`) is not an error, because the reader needs no more output.
 ///
 /// # Errors
 /// Every other failed write, such as a full disk: the output is incomplete.
@@ -32,7 +32,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes `text` and flushes it: an error must not surface only after the exit status was chosen.
+/// Writes `text` and flushes it, so that an error is known before the exit status is chosen.
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.write_all(page(text).as_bytes())?;
     to.flush()

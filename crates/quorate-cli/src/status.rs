@@ -49,7 +49,7 @@ struct ResourceLine {
     held: Option<bool>,
     holder: Option<String>,
     owner: Option<String>,
-    /// The successor that a transfer reserved the lease for.
+    /// The successor for which a transfer has reserved the lease.
     reserved_for: Option<String>,
     remaining_ms: Option<u64>,
     fencing_token: Option<u64>,
@@ -126,7 +126,8 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     };
     match quorum.inspect(resource).await {
         Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
-            // Only a minority stores an owner: it is unknown whether the lock is held.
+            // Only a minority of the nodes stores an owner, so it is unknown whether the lock is
+            // held.
             line.held = (!contended).then_some(holder.is_some());
             line.fencing_token = token.map(FencingToken::get);
             line.done = done.map(|done| done.result.to_string());

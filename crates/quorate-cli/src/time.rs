@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use quorate::env::WallTime;
 
-/// Returns `at` in UTC, with a fraction only if it is not zero. An instant outside of the calendar is shown in
-/// microseconds of the epoch.
+/// Returns `at` in UTC, with a fraction only if the fraction is not zero. An instant outside of the calendar
+/// is returned as microseconds since the epoch.
 pub(crate) fn rfc3339(at: WallTime) -> String {
     let micros = at.as_micros();
     match i64::try_from(micros).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok()) {

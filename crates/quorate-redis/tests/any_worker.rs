@@ -35,8 +35,8 @@ fn servers() -> RedisCluster {
     RedisCluster::start(5).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A worker that behaves like a process of its own: shut down in the background, it disappears without a
-/// release.
+/// A worker that behaves like a separate process. When its runtime is shut down in the background, the worker
+/// disappears without releasing anything.
 struct Worker {
     runtime: Runtime,
     scheduler: Scheduler,
@@ -189,7 +189,7 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
             (0..due).map(|number| first + number * period).filter(|tick| !starts.contains_key(tick));
         let missing: Vec<_> = missing.map(|tick| (tick, history.get(&tick))).collect();
         assert!(missing.is_empty(), "{delivery}: of {due} up to {last}: {missing:#?}");
-        // The fastest worker depends on the machine. But it must not be the only one that runs ticks.
+        // Which worker is the fastest depends on the machine. But the fastest worker must not run all ticks.
         let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
         let counts = ["a", "b", "c"].map(count);
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
@@ -211,7 +211,8 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
         let period = Duration::from_millis(100);
         let b = Worker::start("b", &cluster.urls(), true, job(delivery, period, "b", &starts));
         let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
-        // The tick stays claimed as long as its worker lives, longer than a claim lasts without an extension.
+        // The tick stays claimed as long as its worker lives, which is longer than a claim lasts without an
+        // extension.
         let more = starts.lock().unwrap().len() + 40;
         until("40 more ticks", || starts.lock().unwrap().len() >= more).await;
         assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "{delivery}");
@@ -234,7 +235,8 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
     }
 }
 
-/// All workers have gone while a tick is recorded as started; the next worker that joins ends it.
+/// All workers end while a tick is recorded as started. The next worker that joins records the end of that
+/// tick.
 #[tokio::test]
 async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
@@ -259,15 +261,15 @@ async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
                 assert_eq!((&*runs, &*end), (&[("a", false)][..], &[RunOutcome::Lost][..]));
             }
         }
-        // Ticks that were due while no worker ran have catch-up runs: the rule is run-all.
+        // Ticks that were due while no worker ran get catch-up runs, because the catch-up rule is run-all.
         let starts = starts.lock().unwrap();
         let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
         assert_eq!(starts.len() as u64, (last - first) / 100_000 + 1, "{delivery}: no tick is missing");
     }
 }
 
-/// A worker that stops gives its tick back, and another worker runs it at once, not only when the claim would
-/// have expired.
+/// A worker that stops gives its tick back. Another worker runs the tick at once, without waiting for the
+/// claim to expire.
 #[tokio::test]
 async fn a_stopping_worker_gives_its_tick_back() {
     let cluster = servers();
@@ -295,7 +297,7 @@ async fn a_stopping_worker_gives_its_tick_back() {
     assert_eq!(ends, [RunOutcome::Done], "the interrupted run is not an outcome");
 }
 
-/// Any-worker placement, then the leader's, then any-worker again.
+/// The job runs with any-worker placement, then with leader placement, then with any-worker placement again.
 #[tokio::test]
 async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
     let cluster = servers();
@@ -384,12 +386,12 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
                     return Ok(());
                 }
                 tick.cancellation_token().cancelled().await;
-                // The handler cannot distinguish this from a step-down.
+                // The handler cannot distinguish the cancellation from a step-down.
                 tick.mark_interrupted();
                 Err("cancelled")
             }
         });
-        // At-least-once delivery: a cancelled run is not repeated nevertheless.
+        // The delivery is at-least-once. Nevertheless, a cancelled run is not repeated.
         rules(job, Delivery::AtLeastOnce)
     };
     let workers = [("a", true), ("b", false)]
@@ -402,7 +404,7 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
     let jobs = Jobs::new(&quorum, "g").unwrap().requester("ops@here");
     let before: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
-    // The drained worker starts no new run, and still receives the request.
+    // The drained worker starts no new run, but still receives the request to cancel its run.
     let drained = workers[1].scheduler.handle();
     let drained = soon("the end of what the drained one runs", drained.drain());
     let (answer, ()) = tokio::join!(soon("an answer", jobs.cancel("j", None)), drained);

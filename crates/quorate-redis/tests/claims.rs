@@ -40,8 +40,8 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(TTL).max_attempts(3)
 }
 
-/// The body of a worker process. It claims a message, reports that, and waits for the order on its standard
-/// input to abandon or to complete the claim. Then it reports the result.
+/// The body of a worker process. It claims a message, and reports the claim. Then it waits for an order on
+/// its standard input, and abandons or completes the claim. At the end it reports the result.
 #[test]
 #[ignore = "the other tests of this file run it"]
 fn worker_process() {
@@ -158,7 +158,7 @@ async fn attempts_of_killed_workers_count_and_one_worker_dead_letters_the_messag
             handed.fetch_add(1, Ordering::SeqCst);
             let env = env.clone();
             async move {
-                // Long enough for the other consumer to arrive meanwhile.
+                // The sleep is long enough for the other consumer to arrive in the meantime.
                 env.sleep(TTL / 2).await;
                 letter.claim.fencing_token().map(|token| format!("row {token}"))
             }
@@ -202,11 +202,12 @@ async fn a_late_worker_changes_nothing_and_learns_the_holder() {
             assert!(a.env().now() < give_up, "a server without the new claim");
             a.env().sleep(Duration::from_millis(5)).await;
         }
-        // On two servers nothing excludes the late worker, as if the new claim had never arrived there.
+        // Two servers lose the new claim, as if it had never reached them. So nothing on them excludes the
+        // late worker.
         for server in servers.iter().take(2) {
             let key = format!("quorate:claim/orders/{order}");
             let stored = server.command(&["GET", &key]);
-            // Neither the owner nor the counter; the counted attempts remain.
+            // Removes the owner and the counter from the stored value, and keeps the counted attempts.
             let parts: Vec<&str> = stored.splitn(8, ':').collect();
             let counted = format!("c:0:0:0:{}:", parts[4..7].join(":"));
             server.command(&["SET", &key, &counted, "KEEPTTL"]);
@@ -271,7 +272,7 @@ fn script_calls(servers: &RedisCluster) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_claims_are_made_and_extended_in_few_calls() {
     const IDS: usize = 1_500;
-    // Long enough for a build without optimization on a busy machine.
+    // This TTL is long enough for a build without optimization on a busy machine.
     const LONG_TTL: Duration = Duration::from_secs(9);
     let servers = RedisCluster::start(5).unwrap();
     let urls: Vec<String> = servers.iter().map(quorate_testkit::redis::RedisServer::url).collect();
@@ -289,11 +290,11 @@ async fn thousands_of_claims_are_made_and_extended_in_few_calls() {
         }
     }
     let claimed = script_calls(&servers);
-    // Claimed and counted: two requests each.
+    // Each message was claimed and counted, with two requests.
     assert!(claimed - before < IDS as u64 / 10, "{} calls to claim {IDS}", claimed - before);
     a.env().sleep(LONG_TTL * 4 / 3).await;
     let extended = script_calls(&servers);
-    // Three rounds of extensions and the beginning of a fourth, at 128 moments each at most.
+    // Three rounds of extensions and the beginning of a fourth, each at 128 different moments at most.
     let calls = extended - claimed;
     assert!(calls < 4 * IDS as u64 / 4, "{calls} calls to extend {IDS} four times");
     assert!(held.iter().all(|claim| claim.fencing_token().is_ok()), "all are held past their TTL");

@@ -1,4 +1,4 @@
-//! Markers on real servers: which worker writes the first one, and which workers they exclude.
+//! Markers on real servers: which worker writes the first marker, and which workers a marker excludes.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -50,8 +50,8 @@ fn refused(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| matches!(&node.state, NodeState::Refused(_))).count()
 }
 
-/// A worker that names five nodes joins a deployment of three. It once met the two new nodes first, marked
-/// them, and made them useless for the correct workers.
+/// A worker whose list has five nodes joins a deployment of three nodes. Such a worker once connected to the
+/// two new nodes first, and marked them. That made the two nodes useless for the correct workers.
 #[tokio::test]
 async fn a_worker_with_a_wrong_list_marks_no_new_node() {
     let servers = servers(5);
@@ -61,7 +61,7 @@ async fn a_worker_with_a_wrong_list_marks_no_new_node() {
         .await;
     right.close().await;
     for run in 0..12 {
-        // In each order of the handshakes.
+        // The test tries each order of the handshakes.
         let list = (0..5).map(|at| &servers[(at + run) % 5]);
         let wrong = quorum(list, trusting());
         let nodes = until(&wrong, "the refusal", |nodes| refused(nodes) == 5).await;
@@ -84,8 +84,8 @@ impl EachMarked for Vec<RedisServer> {
     }
 }
 
-/// The first marker on a node wins, whichever worker writes it. A worker that finds the other list on a node
-/// reports it.
+/// The first marker on a node wins, whichever worker writes it. A worker that finds the list of the other
+/// worker on a node reports that.
 #[tokio::test]
 async fn of_two_lists_that_race_for_new_nodes_each_node_accepts_one() {
     for _ in 0..5 {
@@ -116,7 +116,8 @@ async fn a_new_cluster_starts_while_a_minority_of_its_nodes_is_down() {
     servers[1].kill();
     first.close().await;
     servers[0].flushall();
-    // One of three is not a majority: it is not marked until another is connected.
+    // One of three nodes is not a majority. So the worker does not mark this node until another node is
+    // connected.
     let next = quorum(&servers, trusting());
     let nodes = until(&next, "the wait", |nodes| refused(nodes) == 1).await;
     let alone = NodeState::Refused(VoteRejection::TooFewMet { met: 1, needed: 2 });
@@ -147,7 +148,8 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
         ("max_clock_offset", "1s", "3s", QuorumConfig { max_clock_offset: 3 * second, ..trusting() }),
         ("clock_step_allowance", "200ms", "1s", QuorumConfig { clock_step_allowance: second, ..trusting() }),
         ("drift_rate", "0.01", "0.05", QuorumConfig { drift_rate: 0.05, ..trusting() }),
-        // Not `durable`: on these servers a durable worker refuses the setting before it reads the marker.
+        // The worker is not `durable`, because on these servers a durable worker refuses the server's
+        // setting before it reads the marker.
         ("trust_new_nodes", "true", "false", QuorumConfig { trust_new_nodes: false, ..trusting() }),
     ] {
         let other = quorum(&servers, setup);
@@ -165,8 +167,8 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
     right.close().await;
 }
 
-/// A worker of a version that wrote only `max_ttl` and a worker of this version cannot compare their
-/// settings.
+/// Older versions wrote only `max_ttl` into the marker. A worker of this version cannot compare its other
+/// settings with such a marker.
 #[tokio::test]
 async fn a_marker_of_an_older_version_is_refused_with_the_fix() {
     let servers = servers(3);

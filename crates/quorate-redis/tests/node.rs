@@ -119,7 +119,7 @@ async fn a_killed_server_is_unreachable_and_returns_with_another_run_id() {
     let node = RedisNode::parse(&server.url()).unwrap();
     let (session, first) = node.open(push_sender).await.unwrap();
     server.kill();
-    // Although no request was in flight.
+    // The client learns of the closed connection even though no request was in flight.
     assert_eq!(soon(pushes.recv()).await, Some(Push::Closed));
     let mut client = NodeClient::of(node.clone(), session, first.clone());
     assert_eq!(client.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
@@ -164,14 +164,15 @@ async fn a_session_dropped_on_a_paused_server_ends_within_the_linger() {
     let mut client = NodeClient::marked(node.clone()).await;
     assert_eq!(env.tasks_alive(), 1);
     server.pause();
-    // More than the kernel's buffers take: some of it can never be sent.
+    // The requests are larger than the kernel's buffers, so some bytes can never be sent.
     for number in 0..40 {
         let requests =
             (0..2000).map(|item| acquire(&format!("{number}-{item}-{}", "x".repeat(200)), 1)).collect();
         let batch = client.batch(requests);
         drop(quorate::node::Session::send(&mut client.session, batch));
     }
-    // The kernel takes what it can. The task must not block other tasks meanwhile.
+    // The kernel takes what fits into its buffers. Meanwhile the sending task must not block other
+    // tasks.
     env.sleep(Duration::from_millis(20)).await;
     let dropped = env.now();
     drop(client);
@@ -342,7 +343,7 @@ async fn a_key_of_another_type_fails_only_its_own_request() {
             _ => assert!(matches!(reply, Reply::Refused(Refusal::WrongType(_))), "{number}: {reply:?}"),
         }
     }
-    // Refused before anything was set.
+    // The server refused the request before it set anything.
     for untouched in ["text", "fence"] {
         assert_eq!(server.command(&["EXISTS", untouched]), "0");
     }
@@ -381,7 +382,8 @@ fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
     ]
 }
 
-/// Numbers that no script of Quorate writes. Each once failed the whole batch, and closed the session.
+/// Numbers that no script of Quorate writes. Each of them once made the whole batch fail and closed
+/// the session.
 #[tokio::test]
 async fn a_number_out_of_bounds_fails_only_its_own_request() {
     let server = RedisServer::start().unwrap();
@@ -538,7 +540,7 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     {
         assert!(why.contains(part), "{part}: {why}");
     }
-    // The user may not read the settings.
+    // The user has no right to read the server's settings.
     let restricted =
         RedisConfig::new().append_only().user("app", "on >secret ~* &* +@all -config").start().unwrap();
     let url = format!("redis://app:secret@127.0.0.1:{}", restricted.port());

@@ -57,7 +57,7 @@ fn text<T, E: Display>(result: Result<T, E>) -> String {
     }
 }
 
-/// Returns every call that waits, as its name and the text of its error.
+/// Returns every call that waits, each as its name and a future of the text of its error.
 fn waiting_calls(quorum: &Quorum) -> Vec<(&'static str, LocalBoxFuture<'static, String>)> {
     let calls = [
         "ready",
@@ -170,7 +170,7 @@ async fn a_majority_ends_the_calls_while_another_node_is_down() {
     let mut urls = urls(&servers[1..], ":wrong-one@");
     urls.insert(0, "redis://127.0.0.1:1".to_owned());
     all_end(&quorum(&urls), &servers[1..], "WRONGPASS", &[]).await;
-    // One node alone may not end a call: the others may serve it.
+    // A single failing node must not end a call, because the other nodes may still serve the call.
     let mut urls = vec!["redis://127.0.0.1:1".to_owned()];
     urls.extend(servers[..1].iter().map(|server| format!("redis://:wrong-one@127.0.0.1:{}", server.port())));
     urls.extend(servers[1..2].iter().map(RedisServer::url));
@@ -180,8 +180,8 @@ async fn a_majority_ends_the_calls_while_another_node_is_down() {
     quorum.close().await;
 }
 
-/// A worker that has had a quorum survives a password that is rotated while it runs; its waiting calls do
-/// not.
+/// A worker that has had a quorum continues to run when a password is rotated. Its waiting calls end with
+/// an error.
 #[tokio::test]
 async fn a_candidate_that_has_had_a_quorum_survives_a_temporary_wrong_password() {
     let servers = servers(&RedisConfig::new().user("app", "on >sesame ~* &* +@all"));

@@ -26,7 +26,7 @@ async fn a_tls_server_works_and_its_certificate_is_checked() {
     assert_eq!(node.name(), format!("rediss://localhost:{port}/1"));
     NodeClient::marked(node.clone().ca_file(&trusted)).await.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db1:"));
-    // The machine does not know the authority. The advice names options that exist.
+    // The client machine does not know the certificate authority. The error suggests options that exist.
     let unknown = refused(&node).await;
     assert!(unknown.contains("TLS failed"), "{unknown}");
     for advised in ["rediss://HOST?ca_file=FILE", "RedisNode::ca_file", "--ca-file", "quorate.toml"] {
@@ -139,7 +139,7 @@ async fn a_server_that_requires_a_client_certificate_gets_one() {
         let node = node.client_certificate(&cert, &key);
         NodeClient::marked(node.clone()).await.must_acquire("r", 1).await;
         assert_eq!(server.command(&["EXISTS", "quorate:r"]), "1");
-        // By the URL's options alone, and with both in one file.
+        // Options in the URL are enough, and the certificate and the key can be in one file.
         let both = home.path().join("both.pem");
         fs::write(&both, fs::read_to_string(&cert).unwrap() + &fs::read_to_string(&key).unwrap()).unwrap();
         let url = format!(
@@ -151,7 +151,7 @@ async fn a_server_that_requires_a_client_certificate_gets_one() {
         assert_eq!(by_url.name(), format!("rediss://localhost:{port}/0"));
         soon(by_url.open(PushSender::channel().0)).await.unwrap();
 
-        // A certificate that is renewed on the disk is used from the next connection on.
+        // The client uses a certificate that was renewed on disk from its next connection on.
         fs::copy(home.path().join("old.pem"), &cert).unwrap();
         fs::copy(home.path().join("old.key"), &key).unwrap();
         assert!(refused(&node).await.contains("has expired"));

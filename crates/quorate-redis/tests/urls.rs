@@ -58,7 +58,7 @@ fn an_invalid_url_is_reported_with_its_value_and_the_fix() {
     }
 }
 
-/// Covers every way of writing a URL with a password incorrectly that is known to us.
+/// Covers every known way of writing a URL with a password incorrectly.
 #[test]
 fn no_password_is_shown_even_if_the_url_is_unreadable() {
     let secrets = [
@@ -85,8 +85,8 @@ fn no_password_is_shown_even_if_the_url_is_unreadable() {
             format!("unix:///run/redis.sock?password={secret}"),
             format!("unix://host/run/redis.sock?pass={secret}"),
         ] {
-            // These are indistinguishable from a password `hun` and a host `ter2…`, or from a host and a
-            // port.
+            // These URLs cannot be distinguished from a password `hun` and a host `ter2…`, or from a host
+            // and a port.
             if url.starts_with("redis://user:hun@ter2") || url == "redis://user:31337" {
                 continue;
             }
@@ -94,7 +94,7 @@ fn no_password_is_shown_even_if_the_url_is_unreadable() {
                 Ok(node) => format!("{node:?} {}", node.name()),
                 Err(error) => format!("{error} {error:?}"),
             };
-            // A part of four letters or more counts as a leak, like the whole.
+            // A part of the password with four or more letters counts as a leak, like the whole password.
             for part in secret.split(|c: char| !c.is_ascii_alphanumeric()).chain([secret]) {
                 assert!(part.len() < 4 || !shown.contains(part), "{url}: {shown}");
             }

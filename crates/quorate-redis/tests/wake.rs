@@ -1,4 +1,4 @@
-//! Waiters on real servers: a release wakes them, and they work without the notification too.
+//! Waiters on real servers: a release wakes them. They also acquire without the notification.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::quorum::Quorum;
@@ -42,8 +42,8 @@ async fn subscribed(cluster: &RedisCluster, quorum: &Quorum, prefix: &str, count
     .await;
 }
 
-/// `a` holds, `b` waits, and `a` releases as soon as `b` is subscribed. Returns the time until `b` holds the
-/// lock.
+/// Worker `a` holds the lock, worker `b` waits, and `a` releases as soon as `b` is subscribed. Returns the
+/// time until `b` holds the lock.
 async fn hand_over(cluster: &RedisCluster, a: &Quorum, b: &Quorum) -> Duration {
     let env = a.env().clone();
     let lease = soon(a, a.lock("r").ttl(TTL).acquire()).await.unwrap();
@@ -76,9 +76,9 @@ async fn a_release_wakes_a_waiter_long_before_it_polls() {
     for _ in 0..30 {
         times.push(hand_over(&cluster, &a, &b).await);
     }
-    // Without a notification, each would take most of the time until the first poll.
+    // Without a notification, each handover would take most of the time until the first poll.
     assert!(median(times.clone()) < FIRST_POLL / 3, "{times:?}");
-    // Without a waiter there is no subscription.
+    // While no worker waits, there is no subscription.
     subscribed(&cluster, &a, "quorate:", 0).await;
     a.close().await;
     b.close().await;
@@ -138,7 +138,7 @@ async fn a_waiter_that_gives_up_is_unsubscribed() {
     b.close().await;
 }
 
-/// Each of these users lacks one of the permissions that waking needs. Everything else must work.
+/// Each of these users lacks one of the permissions that waking needs. All other features must work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_poll_if_notifications_are_not_permitted() {
     let least = RedisNode::least_acl("quorate:");

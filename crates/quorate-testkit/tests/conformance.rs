@@ -6,7 +6,8 @@ use quorate_redis::RedisNode;
 use quorate_testkit::{conformance, redis::RedisServer};
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// The kinds that have a test below. `no_kind_of_node_is_left_out` compares it with the sources.
+/// The kinds of nodes that have a test below. `no_kind_of_node_is_left_out` compares this list with
+/// the sources.
 const KINDS: [&str; 3] = ["MemoryNode", "FileNode", "RedisNode"];
 
 #[tokio::test]
@@ -26,7 +27,7 @@ async fn file_node() {
     .await;
 }
 
-/// A fresh prefix is a fresh node: nothing but the server itself is shared.
+/// A new prefix acts as a new node: only the server itself is shared.
 #[tokio::test]
 async fn redis_node() {
     let server = RedisServer::start().unwrap();
@@ -39,7 +40,7 @@ async fn redis_node() {
     conformance::pushes("RedisNode", make).await;
 }
 
-/// The same suite with tasks on several threads, over a Unix socket, and with no prefix at all.
+/// Runs the same suite with tasks on several threads, over a Unix socket, and without a prefix.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_node_without_a_prefix() {
     let server = quorate_testkit::redis::RedisConfig::new().unix_socket().start().unwrap();
@@ -58,7 +59,7 @@ fn no_kind_of_node_is_left_out() {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(crates).unwrap() {
         let path = entry.unwrap().path();
-        // The test-kit's own nodes and the nodes of tests promise nothing to users.
+        // The nodes of the test-kit and of tests make no promises to users.
         if !path.ends_with("quorate-testkit") {
             assert!(path.join("src").is_dir(), "{} has no sources", path.display());
             kinds_in(&path.join("src"), &mut found);
@@ -82,7 +83,8 @@ fn kinds_in(dir: &Path, found: &mut BTreeSet<String>) {
             let source = fs::read_to_string(&path).unwrap();
             let shipped = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             for line in shipped.lines() {
-                // As rustfmt writes it: `impl Node for X {`, `impl<T> Node for X<T> {`.
+                // The line is as rustfmt writes it: `impl Node for X {` or `impl<T> Node for X<T>
+                // {`.
                 let Some((head, kind)) = line.split_once(" Node for ") else { continue };
                 if head.starts_with("impl") {
                     let end = kind.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(kind.len());

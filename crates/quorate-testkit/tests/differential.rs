@@ -1,7 +1,8 @@
-//! Random histories get the same replies from every kind of node.
+//! Checks that random histories get the same replies from every kind of node.
 //!
-//! `QUORATE_CASES=20000` runs more of them than CI does, and `QUORATE_SEED=7` others. A difference is
-//! shrunk and printed as the Rust of its steps: keep it as a test of its own.
+//! `QUORATE_CASES=20000` runs more histories than CI does, and `QUORATE_SEED=7` runs other histories. A
+//! history with a difference is shortened, and its steps are printed as Rust code. Keep that code as a new
+//! test.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -43,7 +44,7 @@ fn random_histories_get_the_same_replies() {
 }
 
 /// A server's script once rounded the remaining time of a lease of thousands of years to
-/// `4.5035996273705e+15`, and one such key made every batch fail that met it.
+/// `4.5035996273705e+15`, and one such key made every batch fail that read it.
 #[test]
 fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     let held = Ask::Extend {
@@ -60,14 +61,15 @@ fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
 /// The number of steps by which shrinking may stop early. It depends on the order in which it tries to leave steps out.
 const STOPS_EARLY: usize = 2;
 
-/// Every fault of one kind of node is found, and shrinks to a short history.
+/// Checks that each built-in fault of a wrong node is found, by a short history.
 #[test]
 fn a_wrong_node_is_found_in_few_steps() {
-    // The fewest steps for each fault: a set-up, the wrong request, and a read if the reply to that
-    // request shows nothing.
+    // The number of requests that suffices to show each fault: a set-up, the wrong request, and a read if the
+    // reply to the wrong request does not show the fault.
     let shortest = |fault: Fault| match fault {
         Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
-        // One request under a wrong stamp, or two of which the first changes the marker.
+        // The fault shows in one request with a wrong stamp, or in two requests, the first of which changes
+        // the marker.
         Fault::IgnoresTheMarker => 2,
         Fault::ReleasesForAnyone | Fault::RaisesForAnyone | Fault::CutsResults => 2,
         Fault::SharesBesideAWriter => 2,
@@ -119,12 +121,12 @@ struct Nodes {
 
 impl Nodes {
     fn new() -> Self {
-        // The kernel keeps the writes of a killed process: no need to wait for the disk.
+        // The kernel keeps the writes of a killed process, so the server need not wait for the disk.
         let server = RedisConfig::new().append_only().line("appendfsync no").start().unwrap();
         Self { runtime: runtime(), server: Arc::new(Mutex::new(server)) }
     }
 
-    /// Returns the first difference that `steps` show between the three kinds.
+    /// Returns the first difference between the three kinds of nodes when they run `steps`.
     fn differ(&self, steps: &[Step]) -> Option<String> {
         let home = scratch();
         let mut redis = RedisKind(Arc::clone(&self.server));
@@ -136,16 +138,16 @@ impl Nodes {
     }
 }
 
-/// Returns a directory in memory if there is one: a file node syncs every write, and no data here outlives
-/// a test.
+/// Returns a directory in memory if the machine has one. It is faster, because a file node syncs every write,
+/// and no data here must outlive a test.
 fn scratch() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let home = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
     tempfile::Builder::new().prefix("quorate-alike-").tempdir_in(home).unwrap()
 }
 
-/// A server whose data outlives its process. Time passes by moving the ends of its keys; its clock does not
-/// change.
+/// A server whose data outlives its process. To let time pass, the test moves the expiry times of its keys.
+/// Its clock does not change.
 struct RedisKind(Arc<Mutex<RedisServer>>);
 
 impl RedisKind {

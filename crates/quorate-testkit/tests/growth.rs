@@ -1,6 +1,6 @@
-//! Nothing grows without limit: short-lived locks, messages, groups and jobs by the thousand, on real
-//! servers. Afterwards the servers hold the same data as before, and so does this process. This test is a
-//! program of its own, because it counts its own bytes.
+//! Nothing grows without limit. The test runs thousands of short-lived locks, messages, groups and jobs on
+//! real servers. Afterwards the servers and this process hold as much data as before. This test is a
+//! separate program, because it counts the bytes of its own process.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -32,10 +32,11 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The number of each kind. A first round of fewer lets tables reach their size.
+/// The number of locks, messages, groups and jobs each. A first round of fewer lets tables reach their full
+/// size.
 const MANY: usize = 1_000;
 const FEW: usize = 400;
-/// The number that run at once, in both rounds.
+/// The number of them that run at the same time, in both rounds.
 const AT_ONCE: usize = 40;
 /// With these periods a ledger has room for the ticks of some 175 jobs.
 const JOBS_AT_ONCE: usize = 160;
@@ -47,8 +48,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// records are useful.
 const LIVES_MAX: Duration = Duration::from_secs(3 * 24 * 3600);
 /// The most by which this process may grow from the first round to the second: some 100 bytes for each of
-/// the 4,000 things. Buffers that keep their largest size come and go by up to 300 KiB, however many rounds
-/// there are.
+/// the 4,000 items. Buffers that keep their largest size change the total by up to 300 KiB, however many
+/// rounds there are.
 const SLACK: usize = 400 << 10;
 /// The most by which a server may grow over the whole test: buffers of clients, and tables that shrink
 /// late.
@@ -71,7 +72,8 @@ async fn each<'a>(many: usize, work: impl Fn(usize) -> BoxFuture<'a, ()>) {
     stream::iter(0..many).for_each_concurrent(AT_ONCE, work).await;
 }
 
-/// Runs locks of each kind: exclusive, read and written, slots, several together, and fair.
+/// Acquires locks of each kind: exclusive locks, read and write locks, slots, several locks together, and
+/// fair locks.
 async fn locks(quorum: &Quorum, many: usize, round: &str) {
     each(many, |number| {
         let name = format!("lock-{round}-{number}");
@@ -99,7 +101,7 @@ async fn locks(quorum: &Quorum, many: usize, round: &str) {
                     };
                     let (second, ()) = tokio::join!(fair.acquire(), async {
                         Env::system().sleep(Duration::from_millis(20)).await;
-                        // Dropped without a release that the worker waits for.
+                        // The worker drops the lease, and does not wait for its release.
                         drop(lease);
                     });
                     second.expect("it is free by now").release().await.expect("ours");
@@ -124,8 +126,8 @@ impl Message for Letter {
     }
 }
 
-/// Runs messages of each kind: handled, failed and counted, dead-lettered, completed together, and from a
-/// stream.
+/// Handles messages of each kind: completed, failed with a counted attempt, dead-lettered, completed in a
+/// batch, and received from a stream.
 async fn messages(quorum: &Quorum, many: usize, round: &str) {
     let claims = Claims::new(quorum, "messages").ttl(3 * SECOND).retention(4 * SECOND);
     let counted = claims.clone().max_attempts(1).dead_letter_retention(4 * SECOND);
@@ -161,7 +163,7 @@ async fn messages(quorum: &Quorum, many: usize, round: &str) {
     claims.consume(stream::iter(letters), handler).until(pending::<()>()).await.expect("it ends");
 }
 
-/// Runs groups that elect a leader once; every twentieth runs a job as well.
+/// Runs groups that each elect a leader once. Every twentieth group also runs a job.
 async fn groups(quorum: &Quorum, many: usize, round: &str) {
     each(many, |number| {
         let election = Election::new(quorum, format!("group-{round}-{number}")).ttl(3 * SECOND);
@@ -203,7 +205,7 @@ fn unrun(handle: &SchedulerHandle) -> Vec<String> {
     handle.jobs().iter().filter(|job| !ran(job)).map(|job| job.name().to_string()).collect()
 }
 
-/// Adds jobs to one group, runs them, and removes them; every fifth may run on any worker.
+/// Adds jobs to one group, runs them, and removes them. Every fifth job has any-worker placement.
 async fn jobs(quorum: &Quorum, many: usize, round: &str) {
     let scheduler = Scheduler::on(&Election::new(quorum, "jobs").ttl(4 * SECOND));
     let (handle, stop) = (scheduler.handle(), CancellationToken::new());
@@ -279,8 +281,8 @@ async fn round(quorum: &Quorum, many: usize, name: &str) {
     told("jobs");
 }
 
-/// Returns the bytes that this process holds at rest: the least of several readings, once it is no more
-/// than `bound`.
+/// Returns the bytes that this process holds at rest: the smallest of several readings. Fails if that is
+/// more than `bound`, or if more than `tasks` tasks are alive.
 async fn at_rest(quorum: &Quorum, tasks: usize, bound: usize) -> Result<usize, String> {
     let mut least = usize::MAX;
     for _ in 0..10 {
@@ -311,14 +313,14 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
     round(&quorum, MANY, "second").await;
     until("rest of this process", || async { at_rest(&quorum, tasks, before + SLACK).await.map(drop) }).await;
 
-    // All data of locks, messages, leaders and removed jobs expires by itself, with these settings in
-    // seconds. The slot of a run must be kept until its horizon.
+    // All data of locks, messages, leaders and removed jobs expires by itself, within seconds under these
+    // settings. The slot of a run must be kept until the run's horizon.
     let soon = |key: &str, _: i64| {
         let lasts = key.starts_with("quorate:ledger/") && !key.contains("{history:");
         !lasts && !key.contains("{runs}/")
     };
     until("end of keys", || ready(nothing(&left_on(&cluster, soon)))).await;
-    // The rest is the ledgers of groups that have no worker any more. Each of them expires.
+    // The rest is the ledgers of groups without a worker. Each of these ledgers expires.
     let endless = |_: &str, ttl: i64| !(0..i64::try_from(LIVES_MAX.as_millis()).unwrap_or(0)).contains(&ttl);
     let endless = left_on(&cluster, endless);
     let mut text = String::new();
@@ -336,7 +338,7 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
         }
     })
     .await;
-    // A key that has expired counts until the server's own sweep has removed it.
+    // The server still counts an expired key until its own sweep has removed the key.
     until("the markers alone", || {
         let keys: Vec<String> = cluster.iter().map(|server| server.command(&["DBSIZE"])).collect();
         ready(if keys == ["1", "1", "1"] { Ok(()) } else { Err(format!("{keys:?} keys")) })

@@ -1,4 +1,4 @@
-//! Servers that violate the protocol on purpose have no vote, break nothing, and none of their text is
+//! Servers that violate the protocol on purpose have no vote and break nothing. None of their text is
 //! printed.
 //!
 //! `QUORATE_CASES=200` tries more seeds than CI does.
@@ -27,8 +27,8 @@ use std::{
 const PASSWORD: &str = "hunter2-hunter2";
 const TTL: Duration = Duration::from_secs(5);
 
-/// The longest wait for anything that must happen. It is for slow machines: a round takes a tenth of a
-/// second.
+/// The longest wait for anything that must happen. The bound allows for slow machines: a round takes a tenth
+/// of a second.
 const BOUND: Duration = Duration::from_secs(20);
 
 /// A quorum of `honest` memory nodes and `hostile` servers.
@@ -43,8 +43,8 @@ impl Cluster {
         let nodes = (0..honest).map(|number| MemoryNode::new(&format!("memory{number}")));
         let redis = servers.iter().map(|server| RedisNode::parse(&server.url(PASSWORD)).unwrap());
         let quorum = Quorum::builder().nodes(nodes).nodes(redis).trust_new_nodes(true);
-        // On a slow machine the honest nodes must answer in time though the hostile ones send megabytes to
-        // read.
+        // On a slow machine the honest nodes must answer in time, even while this process reads megabytes
+        // from the hostile nodes.
         let quorum = quorum.node_timeout(Duration::from_millis(400)).build().unwrap();
         Self { servers, quorum }
     }
@@ -73,7 +73,7 @@ async fn acquire(quorum: &Quorum) -> Lease {
     soon(quorum.lock("r").ttl(TTL).acquire()).await.unwrap()
 }
 
-/// Three honest nodes of five are enough, whatever the others answer.
+/// Three honest nodes of five are enough, whatever the other two nodes answer.
 async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
     let cluster = Cluster::new(3, hostile);
     let mut last = None;
@@ -89,14 +89,14 @@ async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
             fit_to_print(&error.to_string());
         }
         assert!(lease.fencing_token().is_ok());
-        // Confirmed by a majority: by all honest nodes.
+        // All honest nodes, which are a majority, must confirm the release.
         soon(lease.release()).await.unwrap();
         cluster.check_words();
     }
     soon(cluster.quorum.close()).await;
 }
 
-/// A ledger with pages without end, or other impossible pages, is no answer, and does not take long.
+/// A worker rejects a ledger with endless or otherwise impossible pages as no answer, within a short time.
 #[tokio::test]
 async fn impossible_ledger_pages_are_no_answer() {
     for kind in Hostility::PAGERS {
@@ -123,7 +123,7 @@ async fn impossible_ledger_pages_are_no_answer() {
     }
 }
 
-/// A server may return a record twice: it is one record.
+/// A server may return a record twice. The worker reads it as one record.
 #[tokio::test]
 async fn a_record_returned_twice_is_read_once() {
     let cluster = Cluster::new(1, &[Hostility::RepeatedRecords; 2]);
@@ -134,7 +134,7 @@ async fn a_record_returned_twice_is_read_once() {
     soon(cluster.quorum.close()).await;
 }
 
-/// Three hostile nodes of five are never a majority with the two honest ones: none of them has a vote.
+/// Three hostile nodes and two honest nodes never form a majority, because no hostile node has a vote.
 async fn a_majority_is_never_believed(hostility: Hostility) {
     let cluster = Cluster::new(2, &[hostility; 3]);
     let tried = soon(cluster.quorum.lock("r").ttl(TTL).wait(Duration::from_millis(1_500)).acquire()).await;
@@ -147,7 +147,7 @@ async fn a_majority_is_never_believed(hostility: Hostility) {
     soon(cluster.quorum.close()).await;
 }
 
-/// Runs `work` for each of `kinds`, a few at a time: most of the time is spent waiting.
+/// Runs `work` for each of `kinds`, several at the same time, because most of the time is spent waiting.
 async fn for_each<F: Future<Output = ()>>(kinds: &[Hostility], work: impl Fn(Hostility) -> F) {
     for some in kinds.chunks(4) {
         futures_util::future::join_all(some.iter().map(|kind| work(*kind))).await;
@@ -165,7 +165,7 @@ async fn three_hostile_nodes_of_five_have_no_vote() {
     for_each(&Hostility::BREAKERS, a_majority_is_never_believed).await;
 }
 
-/// A server that comes back under another run id each time is never known long enough to vote, unless new
+/// A server that reports another run id at each connection is never known long enough to vote, unless new
 /// nodes are trusted.
 #[tokio::test]
 async fn a_node_of_another_run_each_time_has_no_vote() {
@@ -177,8 +177,8 @@ async fn a_node_of_another_run_each_time_has_no_vote() {
     let tried =
         soon(quorum.lock("r").ttl(Duration::from_secs(1)).wait(Duration::from_secs(4)).acquire()).await;
     fit_to_print(&tried.err().unwrap().to_string());
-    // The honest nodes serve their quarantine. It begins once every other node has answered or is known to
-    // be away.
+    // The honest nodes serve their quarantine. It begins once every other node has answered or is known to be
+    // unreachable.
     let trusted = || quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
     let env = Env::system();
     soon(async {
@@ -206,8 +206,8 @@ async fn any_mixture_of_hostility_blocks_no_lock() {
     }
 }
 
-/// A server that floods, and one whose answers are never complete, are given up before they fill the
-/// memory.
+/// A worker closes the connection to a server that floods it, or whose answers never end, before they fill
+/// the memory.
 #[tokio::test]
 async fn a_flood_is_bounded() {
     let before = memory();
@@ -233,8 +233,8 @@ fn memory() -> u64 {
 }
 
 /// No client can distinguish a node that grants everything to every client from an honest one. With four
-/// honest nodes beside it, exclusion holds as long as the holder has three of them, which a full round
-/// gives.
+/// honest nodes beside it, exclusion holds as long as the holder has grants of three honest nodes. A round in
+/// which all nodes answer gives it these.
 #[tokio::test]
 async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
@@ -277,7 +277,7 @@ fn one_of_each() -> Vec<Request> {
             Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: TTL, token, keep },
             Request::Release { resource: resource.clone(), owner: owner.clone() },
             Request::Inspect { resource: resource.clone() },
-            // On a claim, this is the request that does not apply.
+            // On a claim, a share request is the one that does not apply.
             Request::Share { resource, owner, ttl: TTL, ticket: None },
         ]);
     }
@@ -342,7 +342,7 @@ async fn the_server_has_a_valid_reply_to_every_script() {
     for request in &requests {
         ask(vec![request.clone()]).await;
     }
-    // The requests that share a script: of locks, then of claims.
+    // The requests that share one script are sent together: first those of locks, then those of claims.
     ask(requests[..4].to_vec()).await;
     ask(requests[6..10].to_vec()).await;
     assert_eq!(
@@ -363,7 +363,8 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     let first = acquire(&a).await;
     honest[2..].iter().for_each(|node| node.switch(true));
     honest[..2].iter().for_each(|node| node.switch(false));
-    // The second worker has met the nodes before: it connects again as soon as it notices.
+    // The second worker has been connected to the nodes before. It connects again as soon as it notices that
+    // the connections are open.
     let second = acquire(&b).await;
     assert!(
         first.fencing_token().is_ok() && second.fencing_token().is_ok(),
@@ -371,8 +372,8 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     );
 }
 
-/// A server that reports false releases, hundreds before each answer, wakes no waiter and fills no memory:
-/// a waiter polls as often as if the server were silent, and is woken by the other servers.
+/// A server that reports false releases, hundreds before each answer, wakes no waiter and fills no memory. A
+/// waiter polls as often as if that server were silent, and the other servers wake it.
 #[tokio::test]
 async fn false_release_messages_wake_no_waiter() {
     let server = HostileServer::start(Hostility::NoisyPushes).unwrap();

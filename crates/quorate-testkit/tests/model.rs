@@ -1,4 +1,4 @@
-//! The models hold, and each of them breaks once a rule is left out.
+//! Each model holds with all its rules, and breaks if one rule is left out.
 
 use quorate_testkit::model::{
     Found, Limits, Searchable, exclusion, fencing, ledger, opened_runs, poison, readwrite, search,
@@ -11,7 +11,7 @@ fn holds<M: Searchable>(name: &str, model: M) {
     assert!(found.holds() && found.complete, "{name}: {found}");
 }
 
-/// Fails if `model` breaks within the given number of states, which are too few for every `sometimes`
+/// Fails if `model` breaks within the given number of states. So few states do not reach every `sometimes`
 /// property.
 fn holds_so_far<M: Searchable>(name: &str, model: M, states: usize) {
     let found = look(name, model, states);
@@ -32,8 +32,8 @@ fn breaks<M: Searchable>(name: &str, property: &'static str, model: M) {
     assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
 }
 
-/// Fails if the model, with a rule left out, breaks this property within its bounds, whatever else it
-/// breaks.
+/// Fails if the model, with a rule left out, breaks this property within its bounds. Other properties may
+/// break.
 fn keeps<M: Searchable>(name: &str, property: &'static str, model: M) {
     let has = model.properties().iter().any(|any| any.name == property);
     let found = search_until(model, Limits { states: usize::MAX }, property);
@@ -107,7 +107,7 @@ mod tick {
         breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
         let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
         breaks("Seal (no faults)", FOUND, faultless);
-        // Without compare-and-set only the seal is left.
+        // Without compare-and-set, only the seal protects the ledger.
         let wild = Ledger { without: &[Rule::CompareAndSet], returns: 1, ..Ledger::leaders() };
         holds("ledger without CompareAndSet", wild);
         holds(
@@ -116,8 +116,8 @@ mod tick {
         );
     }
 
-    /// Under at-most-once no leader overwrites a record. Then the seal and compare-and-set are each enough
-    /// to keep leaders from starting a tick twice, and one of them is needed.
+    /// Under at-most-once no leader overwrites a record. Then either the seal or compare-and-set is enough
+    /// to keep leaders from starting a tick twice. Without both, a tick can start twice.
     #[test]
     fn leaders_start_once_by_the_seal_or_compare_and_set() {
         let wild = Ledger { without: &[Rule::Seal], returns: 1, ..Ledger::leaders() };
@@ -196,7 +196,7 @@ mod reading {
         breaks("EndBeforeDowngrade", ALONE, first.without(Rule::EndBeforeDowngrade));
         let owner = ReadWrite::of(&[Downgrades, Writes]);
         breaks("DowngradeByOwner", BETWEEN, owner.without(Rule::DowngradeByOwner));
-        // An extension that comes late makes a forgotten owner an owner again.
+        // A late extension makes an owner that was forgotten the owner again.
         let late = ReadWrite { extensions: 1, ..owner };
         breaks("DowngradeByToken", BETWEEN, late.without(Rule::DowngradeByToken));
     }

@@ -15,7 +15,7 @@ use std::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The silence after which a test assumes that nothing will come.
+/// A test assumes that no more data will arrive after this time without data.
 const SILENCE: Duration = Duration::from_millis(150);
 
 struct Client(TcpStream);
@@ -31,7 +31,7 @@ impl Client {
         self.0.write_all(format!("{command}\r\n").as_bytes()).expect("a connection");
     }
 
-    /// Returns the first bytes that come, `length` at the most.
+    /// Returns the first bytes that arrive, at most `length` of them.
     fn read(&mut self, length: usize) -> String {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = vec![0; length];
@@ -52,7 +52,8 @@ impl Client {
         }
     }
 
-    /// Returns all bytes until the connection ends, and `true` if it was broken and not closed.
+    /// Returns all bytes until the connection ends, and `true` if the connection was broken rather
+    /// than closed.
     fn rest(&mut self) -> (String, bool) {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = Vec::new();
@@ -85,7 +86,7 @@ fn without_a_fault_all_bytes_and_the_end_pass_both_ways() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("PING", "+PONG\r\n");
-    // Larger than any buffer on the way.
+    // The text is larger than any buffer on the path.
     let big = "x".repeat(3 << 20);
     let set = format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${}\r\n{big}", big.len());
     client.ask(&set, "+OK\r\n");
@@ -121,7 +122,7 @@ fn a_cut_of_replies_lets_requests_run_unanswered() {
     client.send("SET a 2");
     until("write behind the cut", || server.command(&["GET", "a"]) == "2");
     client.hears_nothing();
-    // Connecting succeeds, and nothing more.
+    // The connection succeeds, but no data gets through.
     let mut other = Client::to(&proxy);
     other.send("SET b 1");
     until("write of a newcomer", || server.command(&["GET", "b"]) == "1");
@@ -178,7 +179,8 @@ fn latency_is_at_least_what_was_asked_and_keeps_the_order() {
     assert_eq!(client.read(replies.len()), replies);
     let took = sent.until(SystemWorld.now());
     assert!(took >= Duration::from_millis(60 + 20), "{took:?}");
-    // Twenty in a row would take 1.2 s: they travel together.
+    // Twenty messages, one after the other, would take 1.2 s. The proxy delays them at the same
+    // time.
     assert!(took < Duration::from_millis(1000), "{took:?}");
     proxy.heal();
     client.ask("PING", "+PONG\r\n");

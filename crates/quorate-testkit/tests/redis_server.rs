@@ -1,4 +1,5 @@
-//! The servers that other tests use behave as their methods say.
+//! Checks that the servers that other tests use behave as the documentation of their methods
+//! describes.
 
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::{io::Read, net::TcpStream, path::Path, time::Duration};

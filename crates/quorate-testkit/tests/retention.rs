@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The time for which the records of a job outlive it.
+/// The time for which the records of a job are kept after its last worker.
 const RETENTION: Duration = Duration::from_secs(8 * 3600);
 /// The longest wait for anything that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Much longer than a step of the clocks: a leader stays leader while they move.
+/// A TTL much longer than a step of the clocks, so that a leader keeps its term while the clocks move.
 const TTL: Duration = Duration::from_secs(20 * 3600);
 
 struct Cluster {
@@ -97,7 +97,7 @@ impl Cluster {
         self.until(&format!("{job} has run"), async || self.has_history(job).await).await;
     }
 
-    /// Lets time pass, in steps after each of which every task runs.
+    /// Moves the clocks forward in steps. After each step every task runs.
     async fn pass(&self, time: Duration) {
         let step = time / 16;
         for _ in 0..16 {
@@ -118,7 +118,7 @@ impl Worker {
 fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
     let setup = QuorumConfig {
         worker: worker.into(),
-        // A step of the clocks makes a node with a pending request look slow.
+        // A step of the clocks makes a node with a pending request look slow, so the timeout is long.
         node_timeout: Duration::from_secs(1),
         max_ttl: Duration::from_secs(24 * 3600),
         ledger_retention: RETENTION,
@@ -175,7 +175,7 @@ async fn a_job_removed_without_a_leader_ends_as_well() {
     cluster.ran("goes").await;
     cluster.ran("spread").await;
     before.stop().await;
-    // Every worker comes back with another configuration.
+    // Every worker is restarted, with another configuration.
     let after = cluster.worker("a", true, vec![job("j")]);
     cluster.pass(RETENTION / 2).await;
     for job in ["goes", "spread"] {
@@ -203,7 +203,7 @@ async fn a_job_known_to_one_worker_ends_no_sooner_than_that_worker() {
     cluster.ran("old's").await;
     cluster.jobs().pause("old's").await.expect("a leader");
     old.stop().await;
-    // A worker with the old version is left, which does not lead.
+    // One worker with the old version remains. It does not lead.
     let left = cluster.worker("left", false, vec![job("j"), job("old's")]);
     let new = cluster.worker("new", true, vec![job("j")]);
     cluster.pass(RETENTION * 3).await;

@@ -1,9 +1,9 @@
-//! Every safety mechanism switched off, one at a time. The simulation must find a violation of the
-//! invariant that the mechanism protects, within a stated number of seeds.
+//! Each test switches off one safety mechanism. The simulation must find a violation of the invariant that
+//! the mechanism protects, within a stated number of seeds.
 //!
-//! The first seed that breaks the invariant runs again with the mechanism in its place, under the same
-//! plan. Then every invariant must hold, or the case fails. A mechanism that another one covers as well is
-//! switched off together with that one.
+//! The first seed that breaks the invariant runs again with the mechanism switched on, under the same plan.
+//! Then every invariant must hold, or the case fails. If two mechanisms protect from the same fault, both
+//! are switched off together.
 //!
 //! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage --
 //! --nocapture every` counts, out of the given number of seeds, those that find each sabotage;
@@ -21,7 +21,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// A case: a mechanism that is left out, and the invariant that notices.
+/// A case: a mechanism that is left out, and the invariant that breaks without it.
 struct Case {
     /// The mechanism that is left out.
     what: &'static str,
@@ -33,8 +33,8 @@ struct Case {
     sabotage: &'static [Sabotage],
     /// The invariant that must break; after `: `, a part of its message, if only that message counts.
     breaks: &'static str,
-    /// The number of seeds, from the first, within which it must break: at least three times the number
-    /// that it takes.
+    /// The number of seeds, from the first, within which the invariant must break. It is at least three
+    /// times the number of seeds that this really takes.
     within: u64,
 }
 
@@ -60,7 +60,7 @@ impl Case {
         Self { node_fault: Some(node_fault), ..self }
     }
 
-    /// Returns the plan with every mechanism in its place.
+    /// Returns the plan with every mechanism switched on.
     fn sound(&self) -> Plan {
         Plan::named(self.plan).expect("a plan that has this name")
     }
@@ -78,15 +78,16 @@ impl Case {
         SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.broken(seed).is_some()
     }
 
-    /// Returns the first seed that breaks the invariant without the mechanism, and holds with it.
+    /// Returns the first seed that breaks the invariant without the mechanism, and breaks no invariant with
+    /// it.
     fn find(&self) -> Result<Difference, NoDifference> {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
         SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.find(1..self.within + 1)
     }
 }
 
-/// A token was given twice. Under clocks that step wildly the order of the tokens shows nothing: a worker
-/// may learn of its grant after the next one is known.
+/// A token was given twice. Under clocks that step wildly, the order of the tokens proves nothing: a worker
+/// may learn of its grant after the next grant is known.
 const TWICE: &str = "order: a second time";
 
 const CASES: &[Case] = &[
@@ -127,8 +128,9 @@ const CASES: &[Case] = &[
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
 ];
 
-/// Mechanisms whose absence the simulation does not notice, or too seldom: they are counted, not asserted.
-/// Each has the reason, and the test that would fail in place of the simulation.
+/// Mechanisms whose absence the simulation does not notice, or too seldom: the seeds that notice are
+/// counted, and nothing is asserted. Each entry gives the reason, and the test that would fail in place of
+/// the simulation.
 const NOT_MISSED: &[(Case, &str)] = &[
     (
         Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
@@ -180,7 +182,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
 ];
 
-/// Nodes that forgot do not wait, and their earlier grants still count.
+/// Nodes that lost their memory do not wait in quarantine, and their earlier grants still count.
 const BOTH: &[Sabotage] = &[Sabotage::ForgettersCount, Sabotage::NoQuarantine];
 
 /// Runs `look` over `0..count` on as many threads as there are processors; the results are in order.
@@ -219,7 +221,7 @@ fn cases() -> Vec<&'static Case> {
     cases
 }
 
-/// Returns the same cases as [`cases`], with those that are only counted.
+/// Returns the same cases as [`cases`], and the cases that are only counted.
 fn counted() -> Vec<&'static Case> {
     let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
     NOT_MISSED.iter().map(|(case, _)| case).filter(|case| case.what.contains(&only)).chain(cases()).collect()
@@ -246,7 +248,8 @@ fn every_mechanism_that_is_left_out_is_missed() {
     assert!(wrong.is_empty(), "not shown to matter:\n{wrong:#?}");
 }
 
-/// Prints, for each case, the first of `seeds` seeds that finds it, and the number of seeds that do.
+/// Prints, for each case, the first of `seeds` seeds that breaks its invariant, and the number of seeds
+/// that do so.
 fn count(seeds: u64) {
     println!("| left out | plan | broken | first seed | seeds of {seeds} |\n| --- | --- | --- | --- | --- |");
     for case in counted() {
@@ -259,7 +262,8 @@ fn count(seeds: u64) {
 }
 
 /// The number of seeds of each plan, from the first, that must hold while no mechanism is left out. The
-/// simulation's own tests run more of each; these run in a build that has the sabotage compiled in.
+/// simulation's own tests run more seeds of each plan. These seeds run in a build with the sabotage
+/// compiled in.
 const HOLDS: [(&str, u64); 8] = [
     ("default", 10),
     ("old-counters", 6),
@@ -284,7 +288,8 @@ fn every_plan_holds_while_nothing_is_left_out() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A plan that never runs without a case's sabotage would let a case pass that finds the plan's own faults.
+/// Every plan needs seeds that must hold without sabotage. Otherwise a case could pass because of a fault
+/// of its plan.
 #[test]
 fn no_plan_is_without_seeds_that_must_hold() {
     let holds = BTreeMap::from(HOLDS);

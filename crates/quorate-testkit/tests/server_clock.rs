@@ -1,4 +1,4 @@
-//! A server's own wall clock steps, and no other clock of it does.
+//! A step of a server's own wall clock does not step its other clocks.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -9,7 +9,7 @@ use std::{thread, time::Duration};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HOUR: Duration = Duration::from_secs(3600);
-/// The tolerance: two clocks are read one after the other on a busy machine.
+/// The tolerance for comparing two clocks, which are read one after the other on a busy machine.
 const SLACK: Duration = Duration::from_secs(20);
 
 fn server(config: RedisConfig) -> RedisServer {
@@ -75,8 +75,8 @@ fn keys_expire_by_the_stepped_clock() {
     assert!(left > (HOUR - SLACK).as_millis(), "{left} ms");
 }
 
-/// The server's timers run on the monotonic clock: if they ran on the wall clock, a step back by an hour
-/// would stop the sweep for an hour.
+/// The server's timers use the monotonic clock. With the wall clock, a step back by an hour would stop
+/// the sweep for an hour.
 #[test]
 fn its_timers_go_on_whatever_the_wall_clock_does() {
     let server = server(RedisConfig::new());
@@ -84,7 +84,7 @@ fn its_timers_go_on_whatever_the_wall_clock_does() {
         server.step_clock(HOUR, forward);
         shows(&server, expected);
         server.command(&["SET", "k", "v", "PX", "20"]);
-        // No command touches the key: only the sweep removes it.
+        // No command reads or writes the key, so only the sweep can remove it.
         until("sweep", || server.command(&["DBSIZE"]) == "0");
     }
 }

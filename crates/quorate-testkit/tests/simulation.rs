@@ -19,8 +19,8 @@ fn seeds(plan: &str) -> Range<u64> {
     seeds
 }
 
-/// The plans that the tests below sweep, and the number of seeds of each, from the first. [`hold`] looks
-/// its plan up here.
+/// The plans that the tests below sweep, and the number of seeds of each plan, counted from its first seed.
+/// [`hold`] looks up its plan here.
 const SWEPT: [(&str, u64); 8] = [
     ("default", 150),
     ("old-counters", 30),
@@ -81,8 +81,8 @@ fn sweep(name: &str, seeds: Range<u64>, twice: bool) -> Summary {
     })
 }
 
-/// A simulation in which nothing happens breaks no invariant: so each of these must be reached at least the
-/// given number of times in a hundred seeds.
+/// Fails unless each listed event occurs at least the given number of times in a hundred seeds. Without this
+/// check, a simulation in which nothing happens would pass.
 #[track_caller]
 fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     let few = |&&(what, least): &&(&str, u64)| total.count(what) * 100 < least * total.seeds;
@@ -90,13 +90,13 @@ fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     assert!(few.is_empty(), "too seldom in {} seeds: {few:?}", total.seeds);
 }
 
-/// The default plan reaches each of these, with a wide margin.
+/// Checks that the default plan reaches each of these events, with a wide margin.
 fn all_is_reached(total: &Summary) {
     let hundredths = [
         ("lease granted", 2_000),
         ("lost", 40),
         ("stepped down", 100),
-        // Workers repeat votes that were split, so a contended lock is acquired.
+        // Workers repeat an attempt whose votes were split, so one of them acquires a contended lock.
         ("attempt contended", 1_500),
         ("attempt dropped", 400),
         ("attempt unreachable", 1_000),
@@ -163,10 +163,10 @@ fn all_is_reached(total: &Summary) {
         ("tick left: unknown", 300),
         ("tick left: started before", 80),
         ("ticks missed: stood for", 10),
-        // Every tick of a seed is accounted for, and most of them without an excuse.
+        // Every tick of a seed is accounted for, most of them without an excuse.
         ("ticks reckoned", 20),
         ("at-most-once tick reckoned", 600),
-        // A leader whose clock stood still, and which was extended afterwards.
+        // The clock of a leader stopped, and its lease was extended afterwards.
         ("work judged again", 1),
         ("write conflict", 50),
         ("claim granted", 1_200),
@@ -184,10 +184,12 @@ fn all_is_reached(total: &Summary) {
         ("complete: taken over", 1),
         ("complete: superseded", 1),
         ("complete refused superseded", 100),
-        // The store without tokens accepted and lost what the store that compares tokens refused.
+        // The store that compares no tokens accepted a late write, and so lost data. The store that compares
+        // tokens refused the same write.
         ("checked write refused", 12),
         ("unchecked write lost an update", 12),
-        // Three seeds of ten have the second group: jobs on any worker, an operator, histories that are read.
+        // Three seeds of ten have the second group, with any-worker jobs, an operator, and readers of the
+        // histories.
         ("pool settled", 15),
         ("pool run done", 800),
         ("pool run failed", 8),
@@ -221,25 +223,27 @@ fn holds_alone(_: &Summary) {}
 sweeps! {
     every_seed_holds_and_is_one_history: "default", all_is_reached;
 
-    /// If a counter older than its node's memory were trusted, a token would be given twice.
+    /// If workers trusted a counter that is older than its node's memory, a token would be given twice.
     tokens_grow_though_servers_come_back_with_old_counters: "old-counters", holds_alone;
 
-    /// Validity that counts from a moment too late lasts too long.
+    /// A validity that is counted from a moment too late lasts too long. This plan leaves no slack that would
+    /// hide the error.
     no_margin_is_wider_than_it_must_be: "no-slack", holds_alone;
 
-    /// The plan of the sabotage of quarantine and epochs: with both in their place it must hold.
+    /// The plan that the sabotage of quarantine and epochs uses. While both mechanisms are active, every
+    /// invariant must hold.
     servers_that_crash_often_give_no_lease_twice: "crashes", |total| {
         reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
     };
 
-    /// A server that comes back with all its data, and announces that it keeps it, votes at once: it must
-    /// have lost nothing.
+    /// A server that restarts with all its data, and that is configured to keep it, votes at once. So it must
+    /// have lost no data.
     servers_that_keep_everything_may_vote_at_once: "durable", |total| {
         reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
     };
 
-    /// Three of five nodes, or another `max_ttl`: such a worker is refused with an error that names the
-    /// mistake, and never leads beside others.
+    /// A worker with a list of three of the five nodes, or with another `max_ttl`, is refused with an error
+    /// that names the mistake. It never leads beside other workers.
     workers_with_another_list_are_refused: "mistaken", |total| {
         let mistakes = [
             ("worker started with fewer nodes", 100),
@@ -249,16 +253,16 @@ sweeps! {
         reached(total, &mistakes);
     };
 
-    /// Whatever the clocks do: tokens are unique and grow, an ended lease stays ended, and work is asked to
-    /// stop.
+    /// Whatever the clocks show, tokens are unique and grow, an ended lease stays ended, and the work of an
+    /// ended lease is asked to stop.
     fencing_needs_no_clock: "wild-clocks", |total| {
         let counts =
             [("server clock stepped", 300), ("server clock stood still", 100), ("lease granted", 500)];
         reached(total, &counts);
     };
 
-    /// A clock that is set forward ends leases early: a worker that has observed the server does not count
-    /// its grants.
+    /// A server clock that is set forward ends leases early. A worker that has observed the server's clock
+    /// before does not count the server's grants.
     clocks_that_are_set_far_ahead_give_no_lease_twice: "far-steps", |total| {
         reached(total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
     };
@@ -328,7 +332,8 @@ fn seeds_that_once_found_a_bug_hold() {
     assert!(wrong.is_empty(), "wrong again: {wrong:?}");
 }
 
-/// Fails unless one of `seeds` breaks the invariant `name` under `plan`, and holds under the default plan.
+/// Fails unless one of `seeds` breaks the invariant `name` under `plan`, while the same seed breaks no
+/// invariant under the default plan.
 #[track_caller]
 fn found_out(name: &str, plan: &Plan, seeds: Range<u64>) {
     let sabotage_check = SabotageCheck { sound: &Plan::default(), sabotaged: plan, breaks: name };
@@ -380,15 +385,15 @@ fn late_timers_are_found_out() {
     found_out("step-down", &plan, 1..41);
 }
 
-/// The invariants would notice the excused case, so it does occur.
+/// Without its excuse the stopped clock breaks an invariant. So the simulation does produce the excused case.
 #[test]
 fn a_stopped_clock_is_found_out_without_its_excuse() {
     let plan = Plan { excuse_no_clock: true, ..Plan::default() };
     found_out("backing", &plan, 1..41);
 }
 
-/// The shipped timers read the boot clock after every nap: otherwise they would sleep on after their
-/// machine woke.
+/// The shipped timers read the boot clock after every short sleep. Otherwise they would sleep for too long
+/// after a suspended machine resumes.
 #[test]
 fn a_machine_that_sleeps_makes_timers_late_by_a_nap_and_no_more() {
     let plan = Plan { naps: NAP * 20, ..Plan::default() };

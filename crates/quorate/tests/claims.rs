@@ -129,7 +129,7 @@ async fn a_long_batch_keeps_its_order_and_leaves_nothing_when_dropped() {
         }
         drop(batch);
     }
-    // Claims that were won by then are released a moment later.
+    // Claims that were won before the drop are released a moment later.
     let mut tries = 0;
     let held = loop {
         let verdicts = claims(&a).claim_many(&ids).await.expect("sound ids");
@@ -199,7 +199,7 @@ async fn a_stale_claim_cannot_complete_and_a_long_result_is_refused() {
     assert!(matches!(long.complete(&"x".repeat(2000)).await, Err(ClaimError::TooLong { .. })));
 
     let stale = claimed(claims(&a).claim("m").await.expect("a quorum"));
-    // As if its process had been paused for longer than its TTL.
+    // The close acts as if the process had been paused for longer than the claim's TTL.
     a.close().await;
     let other = claimed(claims(&b).claim("m").await.expect("a quorum"));
     let c = quorum("c", &nodes);
@@ -261,8 +261,8 @@ async fn recorded(nodes: &[MemoryNode], id: &str) -> usize {
     count
 }
 
-/// Other nodes may have forgotten since: a message that is done is not handled again while one node has the
-/// record.
+/// While one node has the done record, the message is not handled again, even if the other nodes have lost
+/// it.
 #[tokio::test]
 async fn one_done_record_outweighs_every_grant() {
     let nodes = nodes();
@@ -282,8 +282,8 @@ async fn one_done_record_outweighs_every_grant() {
     quorum.close().await;
 }
 
-/// Seed 14444: a node was quarantined between the grant and the *complete*. It refused the done record, and
-/// the claim's key stayed stored until its TTL ended.
+/// In seed 14444 of the simulation, a node was quarantined between the grant and the *complete*. It refused
+/// the done record, and the claim's key stayed stored until its TTL ended.
 #[tokio::test]
 async fn a_node_that_refused_the_done_record_is_released() {
     let nodes = nodes();
@@ -306,8 +306,8 @@ async fn a_node_that_refused_the_done_record_is_released() {
     }
 }
 
-/// The nodes that the worker reaches have nothing of the message; the others may have it for another
-/// worker.
+/// The nodes that the late worker reaches store nothing for the message. The other nodes may store it for
+/// another owner.
 #[tokio::test]
 async fn a_late_completion_records_nothing_until_the_owner_is_known() {
     for comes_back in [false, true] {

@@ -45,7 +45,8 @@ async fn dead_lettered(claims: &Claims, id: &str) -> DeadLettered {
     }
 }
 
-/// Waits for the state: a claim that was won and then refused is released a little later.
+/// Waits until the claim is in the wanted state. A claim that was won and then refused is released a
+/// little later.
 async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
     for _ in 0..10_000 {
         let state = claims.inspect(id).await.expect("a quorum");
@@ -67,7 +68,7 @@ async fn attempts_are_counted_over_failing_workers_up_to_the_limit() {
     let second = claimed(&claims(&a), "m").await;
     assert_eq!(second.attempt(), 2);
     drop(second);
-    // Dropped, and released a little later.
+    // The dropped claim is released a little later.
     let third = loop {
         match claims(&a).claim("m").await.expect("a quorum") {
             ClaimOutcome::Claimed(claim) => break claim,
@@ -113,7 +114,7 @@ async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
     let handed = dead_lettered(&hooked, "m").await;
     assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
     assert_eq!(taken.load(Ordering::SeqCst), 1);
-    // A worker without a hook learns that another worker has the message.
+    // A worker without a hook learns that another worker handed over the message.
     assert_eq!(dead_lettered(&claims(&a), "m").await, handed);
     assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;
@@ -143,8 +144,8 @@ async fn the_dead_letter_hook_runs_under_a_claim_until_it_succeeds() {
     };
     let refused = dead_lettered(&hooked(&a), "m").await;
     assert_eq!((refused.attempts, refused.at), (3, None), "not taken yet");
-    // Two workers race: one hands the message over; the other learns that another worker has it, or that
-    // it is dead-lettered.
+    // Two workers race. One of them hands the message over. The other one learns that another worker is
+    // handling the message, or that the message is dead-lettered.
     let (one, two) = (hooked(&a), hooked(&b));
     let mut handed = 0;
     while handed == 0 {
@@ -218,7 +219,7 @@ async fn an_id_keeps_one_payload_while_claimed_free_or_done() {
     refused("abandoned").await;
     let free = ClaimState::Free { attempts: 1, payload: Some(Fingerprint::of(b"ten euros")) };
     until_it_is(&ours, "m", &free).await;
-    // A claim without a fingerprint compares none, and removes none.
+    // A claim without a fingerprint compares no fingerprints, and removes none.
     claimed(&theirs, "m").await.complete("paid").await.expect("a majority");
     refused("done").await;
     match theirs.claim(first).await.expect("the same payload") {
@@ -235,7 +236,7 @@ async fn a_late_worker_learns_the_holder_and_the_completer() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (late, also_late) = (claimed(&claims(&a), "m").await, claimed(&claims(&a), "n").await);
     for claim in [&late, &also_late] {
-        // As at the end of the claims' time, for a worker that is stopped.
+        // Releases the claim as the end of its TTL would, while its worker is stopped.
         let resource = Resource::claim("orders", claim.id()).expect("a name");
         let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a");
         assert!(b.force_release(&resource, &owner).await.is_clear());
@@ -268,7 +269,7 @@ async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
             let handler = |_| async move {
                 let run = runs.fetch_add(1, Ordering::SeqCst);
                 env.sleep(Duration::from_millis(300)).await;
-                // The first run fails, so one of the waiters runs its own.
+                // The first run fails, so one of the waiters runs its own handler.
                 if run == 0 { Err("card declined") } else { Ok(format!("receipt {run}")) }
             };
             claims.process_or_wait("key-1", 10 * SECOND, handler).await
@@ -311,7 +312,8 @@ async fn a_wait_for_another_worker_times_out_and_names_the_holder() {
 
 #[tokio::test]
 async fn thousands_are_claimed_completed_and_abandoned_in_one_call() {
-    // Thousands of ids to five nodes in one process: a busy machine needs longer.
+    // The test sends thousands of ids to five nodes in one process. A busy machine needs a longer
+    // timeout for that.
     let builder = Quorum::builder().worker("a").nodes(nodes()).node_timeout(Duration::from_secs(1));
     let a = builder.trust_new_nodes(true).build().expect("a sound setup");
     let claims = Claims::new(&a, "orders").max_attempts(3);
@@ -386,12 +388,12 @@ async fn an_attempt_without_a_majority_of_counts_is_taken_back() {
             ClaimOutcome::InProgress { .. } => tries += 1,
             other => panic!("two of five have counted it: {other:?}"),
         }
-        // Released a little later.
+        // The claim is released a little later.
         let free = ClaimState::Free { attempts: 0, payload: None };
         until_it_is(&claims(&a), "m", &free).await;
     }
     deaf.store(false, Ordering::SeqCst);
-    // And the refused payload keeps no worker away.
+    // The refused payload does not block a later claim with the right payload.
     let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
     assert_eq!(claim.attempt(), 1);
     claim.complete("ok").await.expect("a majority");
@@ -408,7 +410,7 @@ async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
     for number in 1..=20 {
         let id = format!("m-{number}");
         let (resource, owner) = (Resource::claim("orders", &id).expect("a name"), Owner::from_node("b:1"));
-        // A worker that died after the first node had counted.
+        // These are the requests of a worker that died after the first node had counted its attempt.
         let requests = vec![
             Request::Acquire {
                 resource: resource.clone(),
@@ -434,7 +436,7 @@ async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
         let replies = sent.await.expect("memory answers").replies;
         assert_eq!(replies[1..], [Reply::Counted, Reply::Released(true)]);
         let claim = claimed(&claims(&a), MessageId::new(&*id).payload(b"right")).await;
-        // While the message is claimed, the other payload is the mismatch.
+        // While the message is claimed, a claim with another payload is refused as a mismatch.
         let other = claims(&a).claim(MessageId::new(&*id).payload(b"wrong")).await;
         assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "{other:?}");
         claim.abandon().await.expect("a majority");

@@ -1,5 +1,5 @@
 //! A worker's wall clock is set back or forward, while it leads and before it leads: no tick runs twice, is
-//! lost, or runs too early. The nodes keep the right time; the workers' boot clocks run on.
+//! lost, or runs too early. The clocks of the nodes stay right, and the workers' boot clocks do not step.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -107,7 +107,7 @@ impl Worker {
     }
 }
 
-/// A worker that leads, or waits to lead, until it is asked to stop.
+/// A worker that leads, or waits to become leader, until it is asked to stop.
 struct Running {
     worker: Worker,
     stop: CancellationToken,
@@ -153,8 +153,8 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     each_once_and_none_early(&starts);
 }
 
-/// Ticks that any worker may claim. A worker whose clock is wrong by more than `max_clock_offset` receives
-/// no claim, and takes none from the other worker.
+/// Tests ticks with any-worker placement. A worker whose clock is wrong by more than `max_clock_offset`
+/// receives no claim, and takes no claim from the other worker.
 async fn clock_steps_harm_no_spread_tick(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();

@@ -1,4 +1,5 @@
-//! A stream of messages over memory nodes on the real clock: the outcome of each.
+//! Consumers of a stream of messages, over memory nodes on the real clock: the outcome of each
+//! message.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -28,7 +29,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The acknowledgement of a message, as `Ended::acked` has it.
+/// The result of acknowledging a message, with the type of `Ended::acked`.
 type Acked = Result<bool, Arc<str>>;
 
 /// A message whose acks are counted.
@@ -189,7 +190,7 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
         assert!(why.contains(says) && *acked == Ok(true), "{id}: {why} {acked:?}");
     }
     assert_eq!(dead.lock().expect("no panic").len(), 4);
-    // A message that failed may be claimed again at once.
+    // A message whose handler failed can be claimed again at once.
     assert!(matches!(claims(&a).claim("fails").await, Ok(ClaimOutcome::Claimed(_))));
     assert_eq!(sender.left.load(Ordering::Relaxed), 3, "fails, panics, and the one that the hook refused");
     a.close().await;
@@ -448,7 +449,8 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
         .await
         .expect("timings");
     assert_eq!((hooked.dead_lettered, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
-    // Another worker has it now, so a worker without a hook may ack its copy.
+    // Another worker has completed or claimed the message, so a worker without a hook may
+    // acknowledge its copy.
     let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
@@ -510,7 +512,8 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
     let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
     assert_eq!(sender.ended()["bad"], ("given up after 2 attempts".to_owned(), Ok(true)));
-    // A worker that receives it again knows that, and hands over nothing.
+    // A worker that receives the message again knows that it was handed over, and does not hand it
+    // over again.
     let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.acked), (1, 2), "{consumed:?}");
     assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);

@@ -1,5 +1,5 @@
-//! Consumers that receive the same messages: a message waits for the worker that handles it, and none is
-//! lost.
+//! Consumers that receive the same messages. Each copy of a message waits for the worker that handles the
+//! message, and no message is lost.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -152,7 +152,7 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
     b.close().await;
 }
 
-/// A worker that can be killed: it is cut off from its nodes first, so that it releases nothing.
+/// A worker that can be killed. The kill first cuts it off from its nodes, so that it releases nothing.
 struct Worker {
     quorum: Quorum,
     cut: Arc<AtomicBool>,
@@ -172,7 +172,7 @@ impl Worker {
         self.killed.notify_one();
     }
 
-    /// Consumes all messages, or some of them until the worker is killed.
+    /// Consumes all messages, or only some of them if the worker is killed.
     async fn consume(
         &self,
         all: &[String],

@@ -49,8 +49,9 @@ const CHANGES: [Change; 15] = [
     TROLL,
 ];
 
-/// A line, and its ticks from an hour and a quarter before the change to two hours and a quarter after it,
-/// under vixie, skip, first and both: the local time and its offset. `=`: as under vixie.
+/// A cron line, and its ticks under the rules vixie, skip, first and both. The ticks are those from 75
+/// minutes before the change to 135 minutes after it, as local times with their offsets. `=` means: the same
+/// as under vixie.
 type Case = (Change, &'static str, [&'static str; 4]);
 
 const CASES: &[Case] = &[
@@ -195,7 +196,8 @@ fn the_table_holds_and_the_reference_agrees() {
     }
 }
 
-/// Every cell of the table at [`Dst`] differs from vixie where it says so, in four zones at least.
+/// Checks, in at least four zones, that each rule differs from vixie in every case in which the table at
+/// [`Dst`] states a difference.
 #[test]
 fn each_rule_has_cases_in_which_it_matters() {
     for (at, rule) in Dst::ALL.into_iter().enumerate().skip(1) {
@@ -238,7 +240,7 @@ fn random_lines_agree_with_a_second_by_second_reference() {
         let seconds = &all[dice.under(all.len())];
         let rule = Dst::ALL[dice.under(4)];
         let cron = cron.zone(seconds.zone).unwrap().dst(rule);
-        // From any moment: a leader that takes over in the middle computes the same ticks as the leader
+        // From any moment: a leader that takes over in the middle must compute the same ticks as the leader
         // before it.
         let from = seconds.change - 2 * HOUR + i64::from(dice.below(4 * 3600));
         let until = seconds.change + 5 * HOUR;
@@ -272,8 +274,7 @@ fn next(cron: &Cron, after: i64) -> Option<i64> {
     i64::try_from(tick.as_micros() / 1_000_000).ok()
 }
 
-/// Returns the ticks in `(from, until]` in the order in which `next` gives them: each later than the one
-/// before.
+/// Returns the ticks in `(from, until]` by repeated calls of `next`, each of which must give a later tick.
 fn walk(cron: &Cron, from: i64, until: i64) -> BTreeSet<i64> {
     let mut ticks = BTreeSet::new();
     let mut at = from;
@@ -336,7 +337,7 @@ struct Line {
     minute: BTreeSet<u32>,
     hour: BTreeSet<u32>,
     day: BTreeSet<u32>,
-    /// The days of the week; Sunday is 0.
+    /// The days of the week. Sunday is 0.
     weekday: BTreeSet<u32>,
     either: bool,
     fixed: bool,
@@ -359,7 +360,7 @@ impl Line {
         let mut ticks = BTreeSet::new();
         let mut skipped: Vec<DateTime> = Vec::new();
         let mut gap = None;
-        // The local time up to which every time had been shown before the clock was set back.
+        // The local time before the last step back of the clock: every earlier local time has been shown.
         let mut shown_before: Option<DateTime> = None;
         let mut last = seconds.shows[0] - second;
         for (utc, now) in (seconds.begin..).zip(seconds.shows.iter().copied()) {
@@ -441,14 +442,14 @@ impl Line {
         };
         let first = if dice.below(2) == 0 { 0 } else { 3 }; // from the third kind on there is no star
         let (minute_text, minute) = dice.field_from(first, 0, 59, 59);
-        // Hours near the changes, which are at night, or any.
+        // Mostly hours near the changes, which are at night; with a star, any hour.
         let (hour_text, hour) = dice.field_from(first, 0, 4, 23);
-        // Mostly any day, or few lines would meet the day of the change.
+        // Mostly any day: otherwise few lines would have a tick on the day of the change.
         let any = |least: u32, most: u32| ("*".to_owned(), (least..=most).collect());
         let (day_text, day) = if dice.below(4) > 0 { any(1, 31) } else { dice.field(1, 31, 31) };
         let (weekday_text, weekday) = if dice.below(4) > 0 { any(0, 6) } else { dice.field(0, 6, 6) };
         let days = if with_seconds {
-            // Sunday is 1 in this form: each number as a list.
+            // In this form Sunday is 1. Each weekday is written as a number in a list.
             let numbers: Vec<String> = weekday.iter().map(|day| (day + 1).to_string()).collect();
             format!("{day_text} * {}", if weekday_text == "*" { "*".to_owned() } else { numbers.join(",") })
         } else {
@@ -489,8 +490,8 @@ impl Dice {
         usize::try_from(self.below(u32::try_from(bound).unwrap())).unwrap()
     }
 
-    /// Returns the text of a field and its values, which are not found by the parser: from `least` to
-    /// `near`, or with a star to `most`.
+    /// Returns the text of a field and its values. The values are computed here, without the parser. They lie
+    /// between `least` and `near`, or with a star between `least` and `most`.
     fn field(&mut self, least: u32, near: u32, most: u32) -> (String, BTreeSet<u32>) {
         self.field_from(0, least, near, most)
     }

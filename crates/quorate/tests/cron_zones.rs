@@ -1,7 +1,7 @@
 //! Skipped and repeated local times: tables of cronie's behaviour, and a brute-force model.
 //!
 //! The behaviour was measured with cronie itself under a shifted clock. Where cronie starts two runs of one
-//! job in one minute, ours are a second apart, so that each tick has an instant of its own.
+//! job in one minute, the ticks of Quorate are a second apart, so that each tick has its own instant.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
@@ -238,7 +238,8 @@ impl Dice {
         from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// Returns the text of a crontab field and its values, which are not found by the parser.
+    /// Returns the text of a crontab field and its values. The values are computed here, without the
+    /// parser.
     fn field(&mut self, least: u32, most: u32) -> (String, BTreeSet<u32>) {
         let mut value = || least + u32::try_from(self.below(u64::from(most - least + 1))).unwrap();
         let (a, b) = (value(), value());
@@ -268,7 +269,7 @@ struct Line {
 
 impl Line {
     fn random(dice: &mut Dice) -> Self {
-        // Hours near the changes, so that most lines meet one.
+        // Mostly hours near the changes, so that most lines have a tick near one.
         let (minute_text, minute) = dice.field(0, 59);
         let (hour_text, hour) = dice.field(0, 4);
         let hour = if hour_text.starts_with('*') {
@@ -308,7 +309,8 @@ impl Line {
         let mut first_shown: BTreeMap<DateTime, i64> = BTreeMap::new();
         let mut ticks = BTreeSet::new();
         let mut lost = Vec::new();
-        // Starts a day before the span, so that its first hours know which times were shown before them.
+        // Starts a day before the span, so that the model knows which times were shown before the span's
+        // first hours.
         let mut last = local(from - 86_400 - 60);
         for utc in (from - 86_400..=to).step_by(60) {
             let now = local(utc);

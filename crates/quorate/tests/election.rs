@@ -181,7 +181,7 @@ async fn an_election_runs_once_and_invalid_names_are_refused() {
     assert!(bad.expect_err("a brace").to_string().contains("brace"));
 }
 
-/// The way in which work fails.
+/// The way in which the work fails.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     ByError,
@@ -248,7 +248,7 @@ async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
 async fn another_candidate_leads_while_a_failed_one_pauses() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
-    // The pause is longer than this test may take.
+    // The pause after a failure is longer than this test may take.
     let failing = candidate(&a).restart_backoff(SECOND * 600, SECOND * 600);
     let (report, mut failed) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
@@ -264,7 +264,7 @@ async fn another_candidate_leads_while_a_failed_one_pauses() {
     let term = b.env().before(b.env().now() + SECOND * 30, terms.recv()).await.expect("in time");
     assert!(term.expect("a term").token() > first.token());
     assert!(other.is_leader() && !failing.is_leader());
-    // The pause ends with a shutdown.
+    // A shutdown ends the pause.
     stop.cancel();
     let ended = a.env().before(a.env().now() + SECOND * 30, campaign).await.expect("in time");
     ended.expect("no panic").expect("a shutdown is Ok");

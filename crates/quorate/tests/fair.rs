@@ -1,4 +1,4 @@
-//! Fair waiters acquire in turn: over memory nodes on the real clock.
+//! Fair waiters acquire in turn, over memory nodes on the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
@@ -27,7 +27,7 @@ const MS: Duration = Duration::from_millis(1);
 /// two node timeouts).
 const PLACE: Duration = Duration::from_millis(900);
 
-/// A node that this worker does not reach.
+/// A node that its worker cannot reach.
 struct Unreachable(String);
 
 impl Node for Unreachable {
@@ -70,8 +70,8 @@ fn takes_its_turn(
     })
 }
 
-/// Returns the number of waiters at each node, as it reports to one more that does not wait; `None` while
-/// the queue is empty.
+/// Returns the number of waiters at each node, as the node reports it to a caller that joins the queue and
+/// leaves it at once.
 async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
     let resource = Resource::lock("x").expect("a name");
     let env = Env::system();
@@ -138,8 +138,8 @@ async fn fair_waiters_acquire_in_the_order_of_their_waits_and_the_queue_drains()
         until_waiting(&nodes, number as u32 + 1).await;
     }
     held.release().await.expect("all nodes answer");
-    // Newcomers learn of the queue or of the present holder, and acquire nothing before the queue is
-    // empty.
+    // Workers that try now learn of the queue or of the present holder. They acquire nothing before the
+    // queue is empty.
     while tasks.iter().any(|task| !task.is_finished()) {
         if let Ok(lease) = try_lock(&workers[1]).await {
             assert_eq!(order.lock().expect("no panic").len(), names.len(), "every waiter acquired");
@@ -176,7 +176,7 @@ async fn newcomers_learn_of_the_queue() {
         tokio::spawn(async move { b.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
     };
     until_waiting(&nodes, 1).await;
-    // The waiter is dead and its place is still stored: no other waiter acquires before the place has
+    // The waiter is dead, but its place is still stored. No other waiter acquires before the place has
     // expired.
     waiter.abort();
     let _ = waiter.await;
@@ -191,7 +191,7 @@ async fn newcomers_learn_of_the_queue() {
     b.close().await;
 }
 
-/// Stores the place of a waiter whose process is gone.
+/// Stores the place of a waiter whose process has ended.
 async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
     let now = Env::system().wall().as_micros();
     for node in nodes {
@@ -246,7 +246,7 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
     b.close().await;
 }
 
-/// Five nodes, one of which no worker reaches.
+/// No worker reaches one of the five nodes.
 #[tokio::test]
 async fn with_one_node_down_both_waiters_acquire_in_turn() {
     let nodes = nodes();
@@ -268,13 +268,13 @@ async fn with_one_node_down_both_waiters_acquire_in_turn() {
 }
 
 /// A waiter that reaches only two nodes, and began first, is at the head of the queue on these two. It must
-/// not stay there without limit: the other waiter would lack a majority as well.
+/// leave the head after a while: otherwise the other waiter would lack a majority, too.
 #[tokio::test]
 async fn a_waiter_at_the_head_of_a_minority_steps_aside() {
     let nodes = nodes();
     let (cut_off, b) = (reaching("a", &nodes, &[0, 1]), reaching("b", &nodes, &[0, 1, 2, 3]));
-    // The markers must exist first: a worker that is cut off cannot mark alone the nodes on which others
-    // vote.
+    // The markers must exist first, because a worker that is cut off from a majority cannot write them
+    // alone.
     drop(try_lock(&b).await.expect("free"));
     let blocked = {
         let cut_off = cut_off.clone();
@@ -300,8 +300,8 @@ async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
     let reading = {
         let (reader, stop) = (reader.clone(), stop.clone());
         tokio::spawn(async move {
-            // Each lease begins before the last one ends, so that the lock is never free while readers may
-            // come.
+            // Each lease begins before the last one ends, so that the lock is never free while new readers
+            // are allowed.
             let (mut last, mut times): (Option<ReadLease>, u32) = (None, 0);
             while !stop.is_cancelled() {
                 match reader.read_lock("x").try_acquire().await.expect("a quorum") {

@@ -1,4 +1,5 @@
-//! The API as a new user meets it: names and settings of any type, errors of any type, short `Debug`, tasks of a term.
+//! The API as a new user sees it: names and settings of any type, errors of any type, short `Debug` output,
+//! and tasks of a term.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Transfer of a lease or of leadership before its time: over memory nodes, on the real clock.
+//! Transfer of a lease or of leadership before its end, over memory nodes on the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -84,7 +84,7 @@ async fn an_unused_reservation_expires_and_the_lock_is_free() {
     c.close().await;
 }
 
-/// A candidate that leads until it is asked to stop, and its events.
+/// A candidate that leads until it is asked to stop, with the events that it has reported.
 struct Runs {
     election: Election,
     events: Events<ElectionEvent>,
@@ -225,7 +225,7 @@ async fn a_leader_without_heartbeat_resigns_and_an_ineligible_candidate_does_not
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let heart = Heartbeat::new(quorum.env(), SECOND / 4);
-    // Work that hangs: it never beats.
+    // The work hangs: it never calls the heartbeat.
     let mut a = run(Election::new(&quorum, "g").ttl(SECOND).renew_while_beating(&heart));
     let first = a.elected().await;
     let term = a.election.term().expect("it leads");

@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-/// The modules, from the bottom to the top: each may use those before it.
+/// The modules, from the bottom to the top. Each module may use only the modules before it.
 const ORDER: [&str; 17] = [
     "env",
     "plain",
@@ -103,7 +103,8 @@ fn forbidden(arrow: &Arrow) -> Option<String> {
     (!may_use).then(|| format!("src/{}:{}: {from} may not use {to}", arrow.file, arrow.line))
 }
 
-/// Returns the arrows that are part of a circle: their target reaches their source.
+/// Returns the arrows that are part of a circle: those whose target also reaches their source through other
+/// arrows.
 fn circular(arrows: &[Arrow]) -> Vec<&Arrow> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for arrow in arrows {
@@ -150,11 +151,11 @@ struct File {
     uses: Vec<Use>,
 }
 
-/// A path to an item of this crate, absolute.
+/// A path to an item of this crate, from the crate's root.
 struct Use {
     path: Vec<String>,
     line: usize,
-    /// A `pub use`: a facade's way to its own children.
+    /// Set for a `pub use`: a facade re-exports its own children with it.
     exports: bool,
 }
 
@@ -205,7 +206,7 @@ impl Sources {
                     let (to, file) = (target.join("::"), file.name.clone());
                     arrows.push(Arrow { from: from.clone(), to, file, line: found.line });
                 }
-                // The file also uses the module that its path names, if that module only re-exports the item.
+                // If the module in the path only re-exports the item, the file uses that module, too.
                 if let Some(named) = found
                     .path
                     .first()

@@ -45,7 +45,7 @@ mod futures {
     pub(crate) type Work = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
 }
 
-/// Only the thread of the scheduler's loop blocks: the tasks that extend the lease go on.
+/// Only the thread of the scheduler's loop blocks. The tasks that extend the lease keep running.
 #[tokio::test]
 async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     let nodes = nodes();
@@ -64,7 +64,7 @@ async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     };
     let (go_on, blocked) = std::sync::mpsc::channel::<()>();
     let (block, stop) = (CancellationToken::new(), CancellationToken::new());
-    // A runtime of its own: the other scheduler stands for another process.
+    // This scheduler has its own runtime, because the other scheduler represents another process.
     let leading = {
         let (nodes, starts, block, stop) = (nodes.clone(), Arc::clone(&starts), block.clone(), stop.clone());
         let work = async move {
@@ -76,7 +76,7 @@ async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
             let ended = loop {
                 heart.beat();
                 if block.is_cancelled() {
-                    // The receive fails once the test ends the block.
+                    // `recv` returns an error once the test drops the sender, which ends the block.
                     let _ = blocked.recv();
                 }
                 tokio::select! { biased;
@@ -126,7 +126,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
             quorum.env().sleep(PERIOD).await;
         }
         if round == 0 {
-            // The drop acts like a crash: the lease is released, but the takeover takes a while.
+            // The drop acts like a crash, except that the lease is released. The sleep delays the next round.
             drop(run);
             quorum.env().sleep(SECOND / 2).await;
         } else {
@@ -147,7 +147,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
 }
 
-/// A node with an event that happens while a leader's third *started* is being written.
+/// A node that causes an event while a leader's third *started* is being written.
 #[derive(Clone, Debug)]
 struct Meddling {
     node: MemoryNode,
@@ -157,9 +157,10 @@ struct Meddling {
 
 #[derive(Clone, Debug)]
 enum Meddle {
-    /// The leader is asked to resign.
+    /// The event: the leader is asked to resign.
     Resign(CancellationToken),
-    /// The process stands still for this time before the third node's answer, which makes a majority.
+    /// The event: the process pauses for this time before the third node's answer, which would complete the
+    /// majority.
     Pause(Duration, Arc<AtomicUsize>),
 }
 
@@ -167,7 +168,7 @@ impl Meddle {
     fn meddle(&self) {
         match self {
             Self::Resign(stop) => stop.cancel(),
-            // One thread runs everything here: nothing else happens meanwhile.
+            // One thread runs the whole test, so nothing else happens during the sleep.
             Self::Pause(pause, answers) if answers.fetch_add(1, Ordering::Relaxed) == 2 => {
                 std::thread::sleep(*pause);
             }
@@ -178,7 +179,7 @@ impl Meddle {
     /// Returns the time that each answer takes.
     fn slowness(&self) -> Duration {
         match self {
-            // The campaign then learns of the shutdown before the write has its majority.
+            // Slow answers let the campaign learn of the shutdown before a majority has answered the write.
             Self::Resign(_) => PERIOD / 5,
             Self::Pause(..) => Duration::ZERO,
         }
@@ -261,8 +262,8 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
     }
 }
 
-/// A later leader may have caught the tick up: a record that was written before a pause starts nothing
-/// after it.
+/// A record of a start that was written before a pause must not start the work after the pause: a later
+/// leader may already have run the tick as a catch-up run.
 #[tokio::test]
 async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
     let (nodes, late, answers) = (nodes(), Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
@@ -331,7 +332,8 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     quorum.close().await;
 }
 
-/// Without a shutdown of its own, a scheduler runs until it is drained. The output of a shutdown may be of any type.
+/// A scheduler without a shutdown future runs until it is drained. The output of a shutdown future can be of
+/// any type.
 #[tokio::test]
 async fn a_run_is_awaited_by_itself_until_it_is_drained_or_with_any_future_as_its_shutdown() {
     let quorum = quorum("a", &nodes());

@@ -16,14 +16,16 @@ use std::{
     time::Duration,
 };
 
-/// The time from the claim of a slot to the first event of its run, and from the last event to the record of its end.
+/// The longest time from the claim of a slot to the first event of its run, and from the last event to the
+/// record of the run's end.
 const TO_RECORD: Duration = Duration::from_secs(2);
-/// The longest time from a tick until a worker takes the slot of its run, where a worker was killed that had claimed it.
+/// The longest time from a tick until a worker takes the slot of its run, if a worker that had claimed it was
+/// killed.
 const TO_TAKE: Duration = Duration::from_secs(10);
 /// The time that a worker takes from its start until it takes its share of the runs: it connects, is trusted and reads
 /// the open runs.
 const TO_JOIN: Duration = Duration::from_secs(3);
-/// Fewer runs than this while all workers live say nothing about their shares.
+/// With fewer runs than this while all workers live, the workers' shares are not judged.
 const SHARES_FROM: usize = 300;
 
 /// Returns the delivery rule of the job with this number.
@@ -42,16 +44,16 @@ pub(super) fn rule(number: u32) -> &'static str {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kill {
     pub(super) who: Who,
-    /// The time before it.
+    /// The time just before the kill.
     pub(super) at: BootTime,
 }
 
-/// All that happened.
+/// All events, kills and histories of the run.
 #[derive(Debug)]
 pub(super) struct Story {
     /// Ticks that are due after this are not judged.
     pub(super) until: WallTime,
-    /// One moment on both clocks.
+    /// One moment, as read on the wall clock and on the boot clock.
     clocks: (WallTime, BootTime),
     jobs: Vec<(Arc<str>, Delivery)>,
     ready: Vec<(Who, BootTime)>,
@@ -118,7 +120,7 @@ impl Story {
         self.ready.push((who, at));
     }
 
-    /// Adds an event. Those of one worker arrive in order.
+    /// Adds an event. The events of one worker arrive in order.
     pub(super) fn add(&mut self, who: Who, entry: &Entry) {
         let (Event::RunStarted { job, tick, term }
         | Event::RunDone { job, tick, term }
@@ -140,7 +142,7 @@ impl Story {
         }
     }
 
-    /// Returns whether every tick that is judged has its entry.
+    /// Returns whether the histories have an entry for every tick that is judged.
     pub(super) fn is_entered(&self, histories: &BTreeMap<Arc<str>, Vec<HistoryEntry>>) -> bool {
         self.jobs.iter().all(|(job, _)| {
             let entries = entered(histories.get(job));
@@ -148,7 +150,7 @@ impl Story {
         })
     }
 
-    /// Judges all of it.
+    /// Judges every tick.
     pub(super) fn judge(&self, histories: &BTreeMap<Arc<str>, Vec<HistoryEntry>>) -> Verdict {
         let mut verdict = Verdict { violations: self.unknown.clone(), ..Verdict::default() };
         for (job, delivery) in &self.jobs {
@@ -184,7 +186,7 @@ impl Story {
         verdict
     }
 
-    /// Returns what is wrong with a tick, if anything is.
+    /// Returns the violation of a tick, if it has one.
     fn wrong(&self, delivery: Delivery, tick: u64, starts: &[Start], ends: &[RunOutcome]) -> Option<String> {
         let done = starts.iter().any(|start| start.done.is_some());
         if delivery == Delivery::AtMostOnce && starts.len() > 1 {
@@ -218,7 +220,7 @@ impl Story {
         }
     }
 
-    /// The time until which a kill of the worker explains that no end of a run was recorded.
+    /// Returns the time until which a kill of the worker explains that no end of a run was recorded.
     fn ended(&self, start: &Start) -> BootTime {
         start.done.unwrap_or(start.at + TO_RECORD) + TO_RECORD
     }
@@ -253,7 +255,7 @@ impl Story {
         first.filter(|((of, _), _)| of == job).map(|((_, tick), _)| *tick)
     }
 
-    /// The ticks of a job that are judged.
+    /// Returns the judged ticks of a job.
     fn ticks(&self, job: &Arc<str>) -> impl Iterator<Item = u64> {
         let first = self.first(job).unwrap_or(u64::MAX);
         let period = TICK_EVERY.as_micros() as usize;
@@ -270,7 +272,7 @@ impl Story {
     }
 }
 
-/// The ends that a history has of each tick.
+/// Returns the ends that a history has of each tick.
 fn entered(entries: Option<&Vec<HistoryEntry>>) -> BTreeMap<u64, Vec<RunOutcome>> {
     let mut ends: BTreeMap<u64, Vec<RunOutcome>> = BTreeMap::new();
     for entry in entries.into_iter().flatten() {
@@ -288,7 +290,8 @@ mod tests {
     const MOST: &str = "most-000";
     const LEAST: &str = "least-001";
 
-    /// Two jobs with one tick each, started at worker 0 at one second and done 20 ms later.
+    /// Returns a story of two jobs with one tick each. Worker 0 starts both ticks at one second, and
+    /// completes them 20 ms later.
     fn story(ends: bool) -> Story {
         let settings =
             Settings { ticks: 2, jobs: 2, kill_every: Duration::from_secs(10), ttl: Duration::from_secs(1) };

@@ -1,5 +1,5 @@
-//! Jobs placed on any worker, over workers of which one is killed again and again: every tick is accounted for, and the
-//! live workers share the runs.
+//! Jobs with any-worker placement, while workers are killed in turn. The test accounts for every tick, and
+//! checks that the live workers share the runs.
 
 mod account;
 mod worker;
@@ -31,7 +31,7 @@ use std::{
 const WORKERS: usize = 3;
 /// The longest wait for one event.
 const STEP: Duration = Duration::from_millis(20);
-/// The time that catch-up runs, and the entries of the history, may take once no worker is killed any more.
+/// The longest time for the catch-up runs and the entries of the history, once no worker is killed any more.
 const TO_DRAIN: Duration = Duration::from_secs(60);
 /// The number of kills between two reports of progress.
 const PROGRESS_EVERY: usize = 5;
@@ -53,18 +53,18 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The names of the jobs.
+    /// Returns the names of the jobs.
     fn jobs(&self) -> impl Iterator<Item = Arc<str>> {
         (0..self.jobs).map(|number| format!("{}-{number:03}", account::rule(number)).into())
     }
 
-    /// The number of ticks of each job.
+    /// Returns the number of ticks of each job.
     fn of_each(&self) -> usize {
         self.ticks.div_ceil(self.jobs) as usize
     }
 }
 
-/// Kills workers until enough ticks were due, or until `stop`, and judges all that the journals and the histories say.
+/// Kills workers until enough ticks were due, or until `stop`, and judges all journals and histories.
 pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> Report {
     let workers = options.workers.unwrap_or(WORKERS);
     let servers = Servers::start(options.servers, false, Network::Direct);
@@ -78,7 +78,7 @@ pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> 
 }
 
 struct Plan {
-    // First, so that workers are dropped before their servers.
+    // Declared first, so that workers are dropped before their servers.
     director: Director,
     _servers: Servers,
     story: Story,
@@ -112,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Reads until each tick so far has its entry in the history of its job, or for as long as that may take.
+    /// Reads until each tick so far has its entry in the history of its job, or until a time limit.
     fn drain(&mut self, settings: &Settings, reader: &Assignment) -> BTreeMap<Arc<str>, Vec<HistoryEntry>> {
         self.story.until = SystemWorld.wall();
         let give_up = SystemWorld.now() + TO_DRAIN;
@@ -165,7 +165,7 @@ impl Plan {
     }
 }
 
-/// The histories of all jobs.
+/// Reads the histories of all jobs.
 fn read(
     reader: &Assignment,
     settings: &Settings,
@@ -184,12 +184,13 @@ fn read(
     })
 }
 
-/// The number of entries that a history keeps: more than are judged, since ticks go on until the workers end.
+/// Returns the number of entries that a history keeps. It is larger than the number of judged ticks, because
+/// ticks continue until the workers end.
 fn kept(settings: &Settings) -> usize {
     settings.of_each() * 2 + 200
 }
 
-/// The time of a tick, as a journal has it.
+/// Returns the time of a tick, given in microseconds as in a journal.
 fn wall(micros: u64) -> WallTime {
     WallTime::from_micros(micros)
 }

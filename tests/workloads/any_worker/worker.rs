@@ -16,7 +16,7 @@ use std::{convert::Infallible, time::Duration};
 /// The duration of a run.
 const TAKES: Duration = Duration::from_millis(20);
 
-/// The work of a worker: the scheduler with all jobs.
+/// Runs the scheduler with all jobs in the worker process.
 pub(crate) async fn work(
     settings: &Settings,
     ttl: Duration,

@@ -10,16 +10,17 @@ use std::{
     time::Duration,
 };
 
-/// Done records may end this long before their retention: TTLs, and clocks.
+/// A done record may end earlier than its retention by this time, because of TTLs and clock differences.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// A message that is done is not claimed again, nor done again, within its retention, unless so many nodes lost their data
-/// that no majority stores its record. Every message is done in the end.
+/// A message that is done is not claimed again, and not done again, within its retention. The exception: so
+/// many nodes lost their data that no majority stores the message's record. Every message is done at the end.
 #[derive(Debug)]
 pub(crate) struct Claims {
     epoch: BootTime,
     done: BTreeMap<u64, Done>,
-    /// Claims by message: an event that arrives later may show that the message was done before they were requested.
+    /// The claims of each message. An event that arrives later may show that the message was done before a
+    /// claim was requested.
     claimed: BTreeMap<u64, Vec<(BootTime, u64, Who)>>,
     /// The messages before `expected` that no worker has reported as done.
     missing: BTreeSet<u64>,
@@ -29,7 +30,8 @@ pub(crate) struct Claims {
 
 #[derive(Clone, Copy, Debug)]
 struct Done {
-    /// When the worker learned it, and when it had begun to record it.
+    /// The time at which the worker learned that the message was done, and the time at which it had begun to
+    /// record that.
     at: BootTime,
     began: BootTime,
     token: u64,
@@ -53,12 +55,12 @@ impl Claims {
         Self { epoch, done, claimed, missing: BTreeSet::new(), expected: 0, again: 0 }
     }
 
-    /// The number of messages that are done.
+    /// Returns the number of messages that are done.
     pub(crate) fn done(&self) -> usize {
         self.expected as usize - self.missing.len()
     }
 
-    /// The number of messages that were done again, because too many nodes had lost the record.
+    /// Returns the number of messages that were done again, because too many nodes had lost the record.
     pub(crate) fn again(&self) -> usize {
         self.again
     }
@@ -68,7 +70,7 @@ impl Claims {
         self.finish(when).is_empty()
     }
 
-    /// At the end: a violation for each message sent by `when` that is not done.
+    /// Returns, at the end, a violation for each message sent by `when` that is not done.
     pub(crate) fn finish(&mut self, when: BootTime) -> Vec<String> {
         self.expect(when);
         let missing = self.missing.range(..sent_by(self.epoch, when));
@@ -86,7 +88,7 @@ impl Claims {
         self.missing.remove(&message);
     }
 
-    /// The violation of a claim that was requested at `requested`.
+    /// Returns the violation of a claim that was requested at `requested`, if it is one.
     fn redone(
         &self,
         message: u64,
@@ -122,7 +124,7 @@ impl Check for Claims {
                 let other = self.done.get(message).copied().filter(|other| other.token != *token);
                 let Some(other) = other else {
                     self.done.insert(*message, done);
-                    // A claim may have been reported before this event.
+                    // Claims of the message may have been reported before this event.
                     let claims = self.claimed.get(message).into_iter().flatten();
                     return claims.filter_map(|claim| self.redone(*message, *claim, truth)).collect();
                 };

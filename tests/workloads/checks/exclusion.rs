@@ -8,18 +8,21 @@ use std::{
     time::Duration,
 };
 
-/// A process that saw its lease valid this shortly before it was stopped believed in it when it was stopped.
+/// If a process found its lease valid at most this time before it was stopped, it still believed in the lease
+/// when it was stopped.
 const FRESH: Duration = Duration::from_millis(150);
 
-/// No two processes see a lease on one resource as valid at one time. This holds for locks, terms and claims.
+/// No two processes find a lease on one resource valid at the same time. This holds for locks, terms and
+/// claims.
 ///
-/// A process believes in its lease from the first time that it sees it valid to the last time. Where it is stopped just
-/// after that, it believes on to the end of the stop or of the validity: it would have believed if it had run.
+/// A process believes in its lease from the first to the last time at which it finds the lease valid. If it
+/// is stopped just after that, it counts as believing until the stop or the validity ends: it would have
+/// believed so if it had run.
 #[derive(Debug, Default)]
 pub(crate) struct Exclusion {
     open: BTreeMap<Arc<str>, BTreeMap<u64, Belief>>,
     settled: BTreeMap<Arc<str>, Vec<Span>>,
-    /// The pairs that were reported.
+    /// The pairs of leases that were reported.
     reported: BTreeSet<(Arc<str>, u64, u64)>,
 }
 

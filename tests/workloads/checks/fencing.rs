@@ -29,7 +29,8 @@ impl Check for Fencing {
     }
 
     fn settle(&mut self, now: BootTime, _: &Truth) -> Vec<String> {
-        // The last token of a lock or an election stays, to be compared with the next; a claim's counter ends with it.
+        // The last token of a lock or an election stays, to be compared with the next token. The counter of a
+        // claim ends together with the claim.
         self.grants.retain(|resource, grants| {
             let last = grants.last_key_value().map(|(at, _)| *at).unwrap_or_default();
             grants.retain(|at, _| *at + HORIZON * 4 > now || *at == last);

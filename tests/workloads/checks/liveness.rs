@@ -7,26 +7,27 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::time::Duration;
 
-/// Once nothing has prevented progress for the stated time (a majority of nodes votes, a worker runs, no fault was made),
-/// each kind of work goes on.
+/// Checks that each kind of work continues once nothing has prevented progress for the stated time: a
+/// majority of nodes votes, a worker runs, and the director causes no fault.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     last: [BootTime; 4],
-    /// The fault-free phase in which each kind was reported, so that it is reported once.
+    /// For each kind of work, the fault-free phase in which a violation was reported, so that each phase is
+    /// reported once.
     reported: [Option<BootTime>; 4],
-    /// The last fault-free phase that was long enough for every bound, and the number of these.
+    /// The last fault-free phase that was long enough for every limit, and the number of such phases.
     judged: (Option<BootTime>, usize),
 }
 
 impl Liveness {
-    /// The number of fault-free phases that were long enough for every bound.
+    /// Returns the number of fault-free phases that were long enough for every limit.
     pub(crate) fn phases(&self) -> usize {
         self.judged.1
     }
 }
 
-/// The kinds of work, and the longest time without one of each. A crashed holder blocks others for its TTL of 2 s; the rest is
-/// for a busy machine.
+/// The kinds of work, and the longest time that may pass without an event of each kind. A crashed holder
+/// blocks other workers for its TTL of 2 s. The rest of the time is a margin for a busy machine.
 const KINDS: [(&str, Duration); 4] = [
     ("leader", Duration::from_secs(5)),
     ("lock acquired", Duration::from_secs(5)),

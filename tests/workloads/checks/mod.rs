@@ -1,5 +1,6 @@
-//! The invariants, one a file. Each reads every event of every journal as it arrives, and what the director knows; none
-//! depends on the order in which the events of different workers arrive.
+//! The invariants, with one file each. Each check reads every event of every journal as the event arrives,
+//! and the director's record of its faults. No check depends on the order in which the events of different
+//! workers arrive.
 
 mod claims;
 mod exclusion;
@@ -22,9 +23,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::time::Duration;
 
-/// The longest time that a line may be under way: longer than any process is stopped.
+/// The longest time until a line of a journal arrives. It is longer than any stop of a process.
 pub(crate) const HORIZON: Duration = Duration::from_secs(15);
-/// A process that did not run until this long ago may be late.
+/// A process may act late if it did not run until this time ago.
 const JUST_PAUSED: Duration = Duration::from_millis(300);
 
 /// One invariant.
@@ -32,10 +33,10 @@ pub(crate) trait Check {
     /// Reads an event, and returns the violations that it shows.
     fn on_event(&mut self, who: Who, entry: &Entry, truth: &Truth) -> Vec<String>;
 
-    /// Judges what no later event can change, and forgets it. Called now and then.
+    /// Judges the entries that no later event can change, and then removes them. Called at intervals.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String>;
 
-    /// The number of things that the check holds in memory, which must stay bounded.
+    /// Returns the number of entries that the check holds in memory, which must stay bounded.
     fn held(&self) -> usize;
 }
 
@@ -63,7 +64,7 @@ pub(crate) mod testing {
         Entry { at: ms * 1_000_000, event }
     }
 
-    /// Five nodes that could always vote.
+    /// Returns the record of five nodes that could always vote.
     pub(crate) fn truth() -> Truth {
         Truth::new(5)
     }
@@ -104,7 +105,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// The violations that a check finds in events of workers, and long after them.
+    /// Returns the violations that a check finds during the events of workers, and long after these events.
     pub(crate) fn judge(check: &mut dyn Check, truth: &Truth, lines: &[(usize, Entry)]) -> Vec<String> {
         let events = lines.iter().flat_map(|(member, entry)| check.on_event(who(*member), entry, truth));
         let mut found: Vec<String> = events.collect();

@@ -7,8 +7,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// In processes that run, work ends before the next holder begins. Work receives the notice to step down before its lease
-/// ends, and always receives it. A process that did not run is excused only if its pause began before it had to act.
+/// In a process that is not paused, work ends before the next holder begins. Work always receives the notice
+/// to step down, and receives it before its lease ends. A process that did not run is excused only if its
+/// pause began before it had to act.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,
@@ -24,15 +25,16 @@ struct Work {
     last: BootTime,
 }
 
-/// A lease, by the journal of its holder.
+/// A lease, as the journal of its holder shows it.
 #[derive(Debug)]
 struct Lease {
     who: Who,
-    /// The end of its validity.
+    /// The end of the lease's validity.
     until: BootTime,
-    /// When its work received the notice to step down, and the end of validity then.
+    /// The time at which the work received the notice to step down, and the end of validity that was known at
+    /// that time.
     stepped_down: Option<(BootTime, BootTime)>,
-    /// When it was found to have ended.
+    /// The time at which the holder found that the lease had ended.
     ended: Option<BootTime>,
     last: BootTime,
 }
@@ -47,7 +49,7 @@ impl Lease {
                     "step-down: {resource}: {who:?} received the notice {late:?} after the end of validity"
                 ))
             }
-            // A process that ended before the notice was due proves nothing.
+            // A process that ended before its work had to receive the notice proves nothing.
             (None, Some(ended)) if last_event > ended + NOTIFIED => {
                 let paused = truth.was_paused(who, ended - JUST_PAUSED, ended + NOTIFIED);
                 let text = || {
@@ -93,7 +95,8 @@ impl Check for StepDown {
         Vec::new()
     }
 
-    /// Waits for [`HORIZON`], since a process reports its pause after the events that the pause excuses.
+    /// Judges only events that are older than [`HORIZON`], because a process reports its pause after the
+    /// events that the pause excuses.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = Vec::new();
         let Self { leases, last_event, .. } = self;
@@ -106,7 +109,7 @@ impl Check for StepDown {
             !ripe
         });
         last_event.retain(|who, at| *at + HORIZON * 2 > now || truth.is_stopped(*who));
-        // A term is judged some time after the next one has begun.
+        // A term is judged some time after the next term has begun.
         while let Some((&term, &Work { who, last, .. })) = self.terms.first_key_value() {
             let Some(next) = self.terms.values().nth(1) else { break };
             if next.from + HORIZON > now || truth.is_stopped(who) {
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!(found(&truth(), &[(0, leads(1000, 1)), (0, stepped_down(2600, 1))]), 0);
         let late = [(0, leads(1000, 1)), (0, stepped_down(3001, 1))];
         assert_eq!(found(&truth(), &late), 1);
-        // The pause is reported after the step-down.
+        // The process reports its pause after the step-down.
         let (mut check, mut truth) = (StepDown::default(), truth());
         late.iter().for_each(|(member, line)| assert!(check.on_event(who(*member), line, &truth).is_empty()));
         truth.stalled(who(0), at(2500), at(3002));

@@ -12,38 +12,40 @@ use std::{
     time::Duration,
 };
 
-/// A tick that is older than its catch-up window by this does not start any more.
+/// A tick does not start any more once its age exceeds its catch-up window by this time.
 const SETTLED: Duration = Duration::from_secs(30);
-/// A node that lost its data may not remember ticks of this long after the loss.
+/// A node that lost its data may not remember the ticks of this time after the loss either.
 const UNKNOWN: Duration = Duration::from_secs(5);
 /// The time from the moment at which a leader may start a tick until it has started it: catch-up runs before it, the seal,
 /// and the rest of the lease where the leader is cut off, on a busy machine.
 const TO_START: Duration = Duration::from_secs(5);
 /// The time from the beginning of a term until its leader has sealed the ledger, with the answers of all nodes.
 const TO_SEAL: Duration = Duration::from_secs(2);
-/// A leader leads a little longer than its last event says.
+/// A leader may lead for this time after its last event.
 const LAST_EVENT: Duration = Duration::from_millis(500);
 
-/// An at-most-once tick starts once or not at all, whatever happens. An at-least-once tick is done, and does not start
-/// again once a majority has recorded that.
+/// An at-most-once tick starts once or not at all, whatever happens. An at-least-once tick is done, and does
+/// not start again once a majority has recorded its end.
 ///
-/// Excuses, all of the rule that the leader decides by what the nodes remember that answer its seal:
+/// A leader decides by the records of the nodes that answer its seal. This rule leads to all excuses:
 ///
-/// * A tick may be *unknown* to a leader: when it had to start the tick, fewer than a majority of the nodes had kept their
-///   data since the tick, and since the end of the term before, and could answer. (With the data a job's registration is
-///   lost; ticks before the next one belong to no registration.) Then an at-most-once tick need not start, and an at-least-once tick need not be
-///   done. One node that lost its data is no excuse while a majority of the others answers; nor are several that lost it
-///   one after the other, with a leader in between that knew the tick.
-/// * An at-most-once tick need not start if its leader recorded the start and then fell, within [`TO_START`] of when it
-///   could start it.
-/// * An at-least-once tick may start again if fewer than a majority of the nodes could take the record of its end, kept
-///   their data since, and could answer the new leader; or if the process that starts it was paused before the record.
+/// * A tick may be *unknown* to a leader. This is the case if too few nodes could answer when the leader had
+///   to start the tick, and had kept their data since the tick and since the end of the term before. Too few
+///   means fewer than a majority. (With the data a job's registration is lost; ticks before the next one
+///   belong to no registration.) Then an at-most-once tick need not start, and an at-least-once tick need not
+///   be done. One node that lost its data is no excuse while a majority of the others answers. Several nodes
+///   that lost their data one after the other are no excuse if a leader in between knew the tick.
+/// * An at-most-once tick need not start if its leader recorded the start and then lost its term. The
+///   loss must come within [`TO_START`] of the time at which the leader could start the tick.
+/// * An at-least-once tick may start again if the new leader may not know its end. That is, fewer than a
+///   majority of the nodes could take the record of the end, kept their data since, and could answer the new
+///   leader. It may also start again if the process that starts it was paused before the record.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     /// The wall clock and the boot clock at one moment.
     clocks: (WallTime, BootTime),
     jobs: BTreeMap<Arc<str>, BTreeMap<u64, Tick>>,
-    /// The end of what was judged, by job.
+    /// For each job, the time up to which its ticks have been judged.
     judged: BTreeMap<Arc<str>, u64>,
     counts: BTreeMap<Arc<str>, Counts>,
     /// The first and the last event of each term.
@@ -55,11 +57,11 @@ pub(crate) struct Ticks {
 struct Tick {
     starts: Vec<(u64, Who, BootTime)>,
     done: Option<(u64, BootTime)>,
-    /// When its term started another tick: by then the end of this one was recorded.
+    /// The time at which the same term started another tick: by then the end of this tick was recorded.
     recorded: Option<BootTime>,
 }
 
-/// A start after a recorded end. The process reports later that it was paused, which excuses it.
+/// A start after a recorded end. The process may report later that it was paused, which excuses the start.
 #[derive(Debug)]
 struct Suspect {
     who: Who,
@@ -73,13 +75,13 @@ struct Suspect {
 pub(crate) struct Counts {
     /// Ticks that were due and have been judged.
     pub(crate) due: usize,
-    /// Of these, started at least once.
+    /// The number of due ticks that started at least once.
     pub(crate) started: usize,
-    /// Started more than once.
+    /// The number of ticks that started more than once.
     pub(crate) again: usize,
-    /// Completed at least once.
+    /// The number of ticks that completed at least once.
     pub(crate) done: usize,
-    /// Not started, with an excuse.
+    /// The number of ticks that did not start, with an excuse.
     pub(crate) excused: usize,
 }
 
@@ -94,7 +96,8 @@ impl Ticks {
         &self.counts
     }
 
-    /// Returns whether all ticks due by `when` have been decided: ticks run in order, and a later one is done.
+    /// Returns whether all ticks due by `when` have been decided: ticks run in order, so a later tick that is
+    /// done proves it.
     pub(crate) fn decided(&self, when: BootTime) -> bool {
         let when = self.wall(when);
         let done = |ticks: &BTreeMap<u64, Tick>| ticks.range(when..).any(|(_, tick)| tick.done.is_some());
@@ -159,7 +162,8 @@ impl Ticks {
         found
     }
 
-    /// Returns whether a leader that had to start the tick due at `due` may not have known of it.
+    /// Returns whether a leader that had to start the tick due at `due` may have lacked knowledge of the
+    /// tick.
     fn unknown(&self, due: BootTime, truth: &Truth) -> bool {
         let mut led_until = due;
         self.terms.values().any(|(from, last)| {
@@ -173,7 +177,8 @@ impl Ticks {
         })
     }
 
-    /// Returns whether a leader may have recorded that it starts the tick due at `due`, and fallen before it did.
+    /// Returns whether a leader may have recorded that it starts the tick due at `due`, and then lost its
+    /// term before it started the tick.
     fn leader_fell(&self, due: BootTime) -> bool {
         self.terms.values().any(|(from, last)| {
             let starts = due.max(*from);
@@ -191,7 +196,7 @@ impl Ticks {
         let (term, who, now) = start;
         let elected = self.terms.get(&term).map_or(now, |(from, _)| *from);
         let ticks = self.jobs.entry(Arc::clone(job)).or_default();
-        // One tick of a job runs at a time: the end of the one before, under this term, is recorded.
+        // One tick of a job runs at a time: so the end of the tick before, under this term, is recorded.
         for tick in ticks.values_mut().filter(|tick| tick.recorded.is_none()) {
             if tick.done.is_some_and(|(by, when)| by == term && when < now) {
                 tick.recorded = Some(now);
@@ -247,7 +252,7 @@ impl Check for Ticks {
         let mut found = self.judge_suspects(now - HORIZON, truth);
         found.extend(self.judge(self.wall(now - CATCH_UP - SETTLED), truth));
         self.terms.retain(|_, (_, last)| *last + CATCH_UP * 4 > now);
-        // An at-most-once tick that starts again much later must be found as well.
+        // The check must also find an at-most-once tick that starts again much later.
         let old = self.wall(now - CATCH_UP * 4);
         for ticks in self.jobs.values_mut() {
             let last = ticks.last_key_value().map(|(at, _)| *at).unwrap_or_default();
@@ -346,7 +351,7 @@ mod tests {
                 done(3030, job, 3, 7),
             ];
             let mut check = ticks();
-            // The leader leads on.
+            // The same leader continues to lead.
             check.led(7, at(60_000));
             read(&mut check, truth, &lines);
             (check.finish(at(3500), truth).len(), check.counts()[job])
@@ -388,7 +393,8 @@ mod tests {
     fn an_at_most_once_tick_is_passed_over_only_where_its_leader_fell() {
         let job = AT_MOST_ONCE;
         let leads = |ms, token| valid(ms, TERM, token, 0);
-        // The tick of 20 s never starts. The first leader fell at `fell`, and the second one came 2 s later.
+        // The tick of 20 s never starts. The first leader lost its term at `fell`, and the second leader was
+        // elected 2 s later.
         let judge = |fell: u64| {
             let mut check = ticks();
             let mut lines = vec![leads(500, 7), leads(fell, 7), leads(fell + 2000, 8), leads(60_000, 8)];

@@ -4,7 +4,7 @@ use quorate_postgres::{
     tokio_postgres::{self, Client, NoTls},
 };
 
-/// Returns a client, whose connection ends with it.
+/// Returns a client. Its connection ends when the client is dropped.
 pub(super) async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     #[expect(clippy::disallowed_methods, reason = "as the driver requires; it ends with its client")]
@@ -12,7 +12,8 @@ pub(super) async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> 
     Ok(client)
 }
 
-/// The table of a mode's effects. None of its columns is unique: a second effect is a second row.
+/// Returns the table of a mode's effects. None of its columns is unique, so a second effect of a
+/// message is a second row.
 pub(super) fn table(mode: Mode) -> String {
     format!("effects_{mode}")
 }
@@ -24,7 +25,7 @@ pub(super) async fn prepare(url: &str, mode: Mode) -> Result<(), Error> {
     Ok(client.batch_execute(&format!("CREATE TABLE {} (id text NOT NULL)", table(mode))).await?)
 }
 
-/// The number of effects, and of messages with an effect.
+/// Returns the number of effects, and the number of messages with an effect.
 pub(super) async fn count(url: &str, mode: Mode) -> Result<(u64, u64), Error> {
     let query = format!("SELECT count(*), count(DISTINCT id) FROM {}", table(mode));
     let row = connect(url).await?.query_one(&query, &[]).await?;

@@ -1,8 +1,10 @@
-//! Exactly-once effects: every worker sees every message, claims it, commits its effect to PostgreSQL, and completes the
-//! claim. The director kills workers between the effect and the completion, and stops them until their claims have expired,
-//! before the effect and after it. Two modes run one after the other: *with* the table of `quorate-postgres` in the effect's
-//! transaction, and *without* it. It fails where the mode with the table does not have exactly one effect for each message,
-//! and also where the mode without it does: then nothing was tested.
+//! Exactly-once effects. Every worker sees every message and tries to claim it. The worker with the claim
+//! commits the message's effect to PostgreSQL, and completes the claim. The director kills workers between
+//! the effect and the completion, and stops them until their claims have expired, before the effect and after
+//! it. Two modes run one after the other: *with* the table of `quorate-postgres` in the effect's transaction,
+//! and *without* it. The workload fails if the mode with the table does not have exactly one effect for each
+//! message. It also fails if the mode without the table has exactly one, because then the test has proved
+//! nothing.
 //!
 //! # What is not guaranteed
 //!
@@ -23,16 +25,16 @@ use serde_json::json;
 use std::{fmt, time::Duration};
 
 const WORKERS: usize = 3;
-/// The time from one fault to the next, at least.
+/// The shortest time from one fault to the next.
 const PERIOD: Duration = Duration::from_millis(250);
-/// The number of faults of each kind, at least; with fewer there were too few messages.
+/// The required number of faults of each kind. If there were fewer, the test had too few messages.
 const EACH: u32 = 2;
 
-/// The guard of an effect.
+/// The mechanism that protects an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// The claim, and the effect's transaction, which records the message.
+    /// The claim, and the effect's transaction, which also records the message.
     With,
     /// The claim alone.
     Without,
@@ -58,11 +60,12 @@ pub(crate) struct Settings {
 /// The number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Faults {
-    /// Killed between the effect and the completion.
+    /// The number of workers that were killed between the effect and the completion.
     killed_after: u32,
-    /// Stopped between the claim and the effect, until the claim had expired.
+    /// The number of workers that were stopped between the claim and the effect, until the claim had expired.
     stopped_before: u32,
-    /// Stopped between the effect and the completion, until the claim had expired.
+    /// The number of workers that were stopped between the effect and the completion, until the claim had
+    /// expired.
     stopped_after: u32,
 }
 
@@ -71,16 +74,16 @@ struct Faults {
 struct Outcome {
     mode: Mode,
     messages: usize,
-    /// Rows that the effects have left.
+    /// The number of rows that the effects have written.
     effects: u64,
-    /// Messages with at least one effect.
+    /// The number of messages with at least one effect.
     distinct: u64,
     faults: Faults,
     seconds: f64,
 }
 
 impl Outcome {
-    /// The difference between the outcome and what it must be.
+    /// Returns the violation, if the outcome differs from the required one.
     fn violation(&self) -> Option<String> {
         let (messages, mode, faults) = (self.messages as u64, self.mode, &self.faults);
         let fewest = faults.killed_after.min(faults.stopped_before).min(faults.stopped_after);
@@ -132,14 +135,14 @@ struct Run {
     director: Director,
     ttl: Duration,
     faults: Faults,
-    /// The stopped workers, and since when.
+    /// The stopped workers, each with the time of its stop.
     stopped: Vec<(usize, BootTime)>,
-    /// The workers that have reported that nothing is left to do.
+    /// For each worker, whether it has reported that nothing is left to do.
     done: Vec<bool>,
 }
 
 impl Run {
-    /// Makes one fault after the other, until all workers have reported that all is done.
+    /// Causes one fault after the other, until all workers have reported that nothing is left to do.
     fn make_faults(&mut self) {
         let (mut last_fault, mut last_event) = (SystemWorld.now(), SystemWorld.now());
         while self.done.contains(&false) {
@@ -167,7 +170,7 @@ impl Run {
         }
     }
 
-    /// Makes the next fault in turn, if the worker is at its point.
+    /// Causes the next kind of fault, if the worker is at the point that this kind requires.
     fn make_fault(&mut self, member: usize, point: Point) -> bool {
         let Faults { killed_after, stopped_before, stopped_after } = &mut self.faults;
         match point {

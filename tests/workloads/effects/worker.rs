@@ -13,9 +13,9 @@ use quorate_tests::support::told_to_end;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Messages that are claimed in one request.
+/// The number of messages that are claimed in one request.
 const BATCH: usize = 50;
-/// The time that a worker thinks where it may be hit, in every so-manieth batch.
+/// The time that a worker waits at a point at which the director may hit it, in some of the batches.
 const THINKS: Duration = Duration::from_millis(25);
 const THINKS_EACH: u64 = 8;
 
@@ -35,7 +35,7 @@ pub(crate) async fn work(
     quorum: &Quorum,
     journal: &Journal,
 ) -> Result<(), Failure> {
-    // A worker that ended by itself could not be hit at its last event.
+    // The director could not hit a worker at its last event if the worker had ended by itself.
     let told = told_to_end()?;
     let mut worker = Worker {
         mode: *mode,
@@ -47,7 +47,7 @@ pub(crate) async fn work(
     };
     let ids: Vec<String> = (0..*messages).map(|number| format!("m-{number}")).collect();
     let batches: Vec<&[String]> = ids.chunks(BATCH).collect();
-    // Each worker begins with other batches, so that they rarely claim the same messages.
+    // Each worker begins with other batches, so that two workers rarely claim the same messages.
     let first = assignment.member * batches.len() / workers;
     let mut open: Vec<usize> = (0..batches.len()).map(|at| (at + first) % batches.len()).collect();
     while !open.is_empty() {
@@ -82,7 +82,8 @@ impl Worker<'_> {
             match outcome {
                 Ok(ClaimOutcome::Claimed(claim)) => mine.push(claim),
                 Ok(ClaimOutcome::Done { .. }) => done += 1,
-                // Another worker has it, or too few servers answered: it is claimed again in the next pass.
+                // Another worker has the message, or too few servers answered. The message is claimed again
+                // in the next pass.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -93,13 +94,14 @@ impl Worker<'_> {
         self.reach(Point::Claimed).await;
         self.commit_effects(&mine).await?;
         self.reach(Point::Committed).await;
-        // A claim that was lost meanwhile is completed by another worker, which finds the effect committed.
+        // If a claim was lost in the meantime, another worker completes the message, and finds the effect
+        // committed.
         let completing = mine.into_iter().map(|claim| async move { claim.complete("").await.is_ok() });
         let completed = join_all(completing).await.into_iter().filter(|ok| *ok).count();
         Ok(done + completed == ids.len())
     }
 
-    /// Commits one transaction. The claims are not checked: a pause may follow any check.
+    /// Commits one transaction. The claims are not checked, because a pause may follow any check.
     async fn commit_effects(&mut self, mine: &[Claim]) -> Result<(), Failure> {
         let transaction = self.client.transaction().await?;
         let messages: Vec<_> = mine.iter().map(|claim| (&**claim.id(), claim.token())).collect();
@@ -114,7 +116,7 @@ impl Worker<'_> {
         Ok(transaction.commit().await?)
     }
 
-    /// Writes that the worker is at this point and thinks there, in some of the batches.
+    /// In some of the batches, writes that the worker is at this point, and waits there.
     async fn reach(&self, point: Point) {
         if self.batches.is_multiple_of(THINKS_EACH) {
             self.journal.write(Event::Reached { point, element: self.batches });

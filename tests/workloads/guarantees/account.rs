@@ -1,4 +1,4 @@
-//! Accounts for every tick: a pure function of all journals and of the faults.
+//! Accounts for every tick, as a pure function of all journals and of the faults.
 
 use super::to_boot;
 use crate::{
@@ -16,29 +16,31 @@ use quorate_tests::support::Who;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The time from the moment at which a leader may start a tick until its first event, on a busy machine: a fault within it
-/// explains a tick whose start was recorded and does not appear in the journal.
+/// The time from the moment at which a leader may start a tick until its first event, on a busy machine. A
+/// fault within this time explains a tick whose start was recorded but does not appear in the journal.
 const TO_START: Duration = Duration::from_secs(1);
 /// The time from the end of a run until it is recorded.
 const TO_RECORD: Duration = Duration::from_secs(1);
-/// The time from the interruption of a run at a step-down until its leader is known to have fallen, on a busy machine.
+/// The time from the interruption of a run at a step-down until its leader is known to have lost its term, on
+/// a busy machine.
 const TO_FALL: Duration = Duration::from_secs(10);
-/// The time of a fault is taken before it: its target may have gone on for as long.
+/// The director notes the time of a fault before it causes the fault. The target may have continued for this
+/// time.
 const TO_HIT: Duration = Duration::from_millis(50);
 
-/// The way in which a leader fell.
+/// The way in which a leader lost its term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Killed,
     Terminated,
     Stopped,
     CutOff,
-    /// Without a fault: the machine was busy for longer than its TTL.
+    /// The leader lost its term without a fault: the machine was busy for longer than the TTL.
     ByItself,
 }
 
 impl Kind {
-    /// The faults that the director makes.
+    /// The faults that the director causes.
     pub(super) const MADE: [Self; 4] = [Self::Killed, Self::Terminated, Self::Stopped, Self::CutOff];
 }
 
@@ -54,22 +56,22 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The fall of a leader.
+/// The loss of a term by its leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) kind: Kind,
     pub(super) who: Who,
     pub(super) term: u64,
-    /// When it was hit.
+    /// The time at which the fault hit the leader.
     pub(super) at: BootTime,
 }
 
-/// All that happened.
+/// All events and faults of the run.
 #[derive(Debug, Default)]
 pub(super) struct Story {
     pub(super) lines: Vec<(Who, Entry)>,
     pub(super) changes: Vec<Change>,
-    /// One moment on both clocks.
+    /// One moment, as read on the wall clock and on the boot clock.
     pub(super) clocks: (WallTime, BootTime),
     /// Ticks that are due after this are not judged.
     pub(super) until: WallTime,
@@ -83,7 +85,7 @@ pub(super) struct Account {
     pub(super) done: usize,
     /// Ticks that started more than once.
     pub(super) again: usize,
-    /// Ticks that are not done, with the fault that explains it.
+    /// Descriptions of the ticks that are not done, each with the fault that explains it.
     pub(super) explained: Vec<String>,
 }
 
@@ -109,10 +111,10 @@ struct Start {
 
 /// The starts of each tick, by job and by the time of the tick.
 type Ticks = BTreeMap<Arc<str>, BTreeMap<u64, Vec<Start>>>;
-/// The beginning of each term, and its leader.
+/// For each term, the time at which it began, its number, and its leader.
 type Terms = Vec<(BootTime, u64, Who)>;
 
-/// The terms that began, in their order.
+/// Returns the terms that began, in order.
 pub(super) fn terms(lines: &[(Who, Entry)]) -> Terms {
     let began = lines.iter().filter_map(|(who, entry)| match &entry.event {
         Event::Acquired { resource, token, .. } if &**resource == TERM => Some((entry.at(), *token, *who)),
@@ -124,7 +126,7 @@ pub(super) fn terms(lines: &[(Who, Entry)]) -> Terms {
 }
 
 impl Story {
-    /// Judges all of it.
+    /// Judges every tick.
     pub(super) fn judge(&self) -> Verdict {
         let mut verdict = Verdict::default();
         let terms = terms(&self.lines);
@@ -147,7 +149,7 @@ impl Story {
         verdict
     }
 
-    /// The ticks that were started, with the outcome of each start.
+    /// Returns the ticks that were started, with the outcome of each start.
     fn ticks(&self, violations: &mut Vec<String>) -> Ticks {
         let mut jobs = Ticks::new();
         for (who, entry) in &self.lines {
@@ -179,7 +181,7 @@ impl Story {
         jobs
     }
 
-    /// No tick starts under a term after a later one has begun.
+    /// Checks that no tick starts under a term after a later term has begun.
     fn late_starts(&self, terms: &Terms, violations: &mut Vec<String>) {
         for (who, entry) in &self.lines {
             let Event::RunStarted { job, tick, term } = &entry.event else { continue };
@@ -245,7 +247,8 @@ impl Story {
 
     /// Returns the reason why a tick must not start again after this start, if there is one.
     fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<&'static str> {
-        // A run that was interrupted at a step-down says so itself, and then its term must have ended.
+        // A run that was interrupted at a step-down reports that itself. In that case its term must have
+        // ended.
         let (until, why) = match first.interrupted {
             Some(interrupted) => (interrupted + TO_FALL, "it was interrupted, and its term did not end"),
             None => {
@@ -256,7 +259,8 @@ impl Story {
         self.hit(first.who, first.term, first.at, until).is_none().then_some(why)
     }
 
-    /// The fault that hit a tick between its start and its end, or between the record of its start and its first event.
+    /// Returns the fault that explains a tick that is not done. The fault hit the tick between its start and
+    /// its end, or between the record of its start and its first event.
     fn explanation(&self, due: BootTime, starts: &[Start], takes: Duration, terms: &Terms) -> Option<String> {
         if let Some(start) = starts.first() {
             let change = self.hit(start.who, start.term, start.at, start.at + takes + TO_RECORD)?;
@@ -267,7 +271,8 @@ impl Story {
             };
             return Some(format!("{how} {:?} ({})", start.who, change.kind));
         }
-        // The leader that could start it recorded the start.
+        // No start is in the journal: the leader recorded the start, and the fault hit it before the first
+        // event.
         let mut hits = terms.iter().filter_map(|(began, term, who)| {
             let starts = due.max(*began);
             self.hit(*who, *term, starts, starts + TO_START)
@@ -276,7 +281,7 @@ impl Story {
         Some(format!("recorded as started before {:?} was hit ({})", change.who, change.kind))
     }
 
-    /// The change that ended this term, if it hit in this time.
+    /// Returns the change that ended this term, if its fault hit the leader in this time.
     fn hit(&self, who: Who, term: u64, from: BootTime, until: BootTime) -> Option<&Change> {
         let of = |change: &&Change| change.who == who && change.term == term;
         self.changes.iter().find(of).filter(|change| from <= change.at + TO_HIT && change.at <= until)

@@ -1,13 +1,14 @@
-//! Journals written by hand: each check finds its violation, and no other.
+//! Tests with journals written by hand. Each check must find its own violation, and no other.
 
 use super::*;
 use crate::checks::testing::{acquired, at, done, line, started, who};
 
 const SECOND: u64 = 1_000_000;
 
-/// The wall clock is as the boot clock. The tick number `n` is due at `n` seconds. There are two leaders: the first one under
-/// term 7 from 500 ms on, the second one under 8 from 3500 ms on, after a fault at 3400 ms. Ticks 1 to 5 of each job start
-/// 5 ms after they are due, and are done 10 ms later, at the leader of that time.
+/// An edited story. The wall clock equals the boot clock. The tick number `n` is due at `n` seconds. There
+/// are two leaders: the first one leads term 7 from 500 ms on, the second one leads term 8 from 3500 ms on,
+/// after a fault at 3400 ms. Ticks 1 to 5 of each job start 5 ms after they are due, and are done 10 ms
+/// later, on the leader of that time.
 struct Edited(Story);
 
 impl Edited {
@@ -45,7 +46,7 @@ impl Edited {
         self.add(member, line(ms, Event::RunInterrupted { job: job.into(), tick: n * SECOND, term }))
     }
 
-    /// Without the events of a tick, or only without its end.
+    /// Removes the end of a tick, and with `start_too` also its start.
     fn without(mut self, job: &str, n: u64, start_too: bool) -> Self {
         self.0.lines.retain(|(_, entry)| match &entry.event {
             Event::RunStarted { job: of, tick, .. } if start_too => !(&**of == job && *tick == n * SECOND),
@@ -60,7 +61,7 @@ impl Edited {
         self
     }
 
-    /// The violations, up to the first colon of each.
+    /// Returns the violations, each up to its first colon.
     fn found(&self) -> Vec<String> {
         let violations = self.0.judge().violations;
         violations.iter().map(|text| text.split(':').next().unwrap_or_default().to_owned()).collect()
@@ -115,7 +116,7 @@ fn a_tick_that_is_never_done_is_a_violation_or_explained_by_a_fault() {
         let explained = gone("most-quick", 3, 3010).0.judge();
         assert_eq!(explained.violations, Vec::<String>::new());
         assert!(explained.jobs["most-quick"].explained[0].contains("SIGKILL"), "{explained:?}");
-        // The second leader was not hit at all.
+        // No fault hit the second leader at all.
         assert_eq!(gone("most-quick", 5, 3400).found(), ["unexplained"]);
     }
 }

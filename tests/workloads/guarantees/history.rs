@@ -12,10 +12,10 @@ use std::{
     error::Error,
 };
 
-/// The histories of all jobs, as any worker can read them.
+/// Reads the histories of all jobs, as any worker can.
 ///
 /// # Errors
-/// Where too few servers answer.
+/// If too few servers answer.
 pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<HistoryEntry>>, Box<dyn Error>> {
     block_on(async {
         let quorum = reader.quorum()?;
@@ -31,8 +31,8 @@ pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<HistoryEn
     })
 }
 
-/// Returns a violation for each of the newest ticks of a job whose history differs from the journals or lacks the tick: an
-/// entry that a fault kept one leader from writing is written by the next one.
+/// Returns a violation for each of the newest ticks of a job whose history differs from the journals or lacks
+/// the tick. If a fault kept a leader from writing an entry, the next leader must write it.
 pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<HistoryEntry>>) -> Vec<String> {
     let period = TICK_EVERY.as_micros() as u64;
     let newest = story.until.as_micros() / period * period;
@@ -62,7 +62,8 @@ pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<Histor
 #[derive(Default)]
 struct JobJournal {
     first: Option<u64>,
-    /// The terms under which each tick was started, and under which a run of it was done.
+    /// For each tick, the terms under which it was started, and in `done` the terms under which a run of it
+    /// was completed.
     started: BTreeMap<u64, BTreeSet<u64>>,
     done: BTreeMap<u64, BTreeSet<u64>>,
     /// The terms that a change of the leader ended.
@@ -122,7 +123,8 @@ impl JobJournal {
         if delivery == Delivery::AtLeastOnce {
             return Some("it must run until it is done, and is not".to_owned());
         }
-        // An end just before a fault is not recorded: the run is then lost, with the term under which it began.
+        // The fault can keep the leader from recording an end just before it. The history then shows the run
+        // as lost, with the term under which it began.
         let is_lost = |entry: &&&HistoryEntry| matches!(entry.end, RunOutcome::Lost | RunOutcome::Cancelled);
         match ends.iter().find(is_lost) {
             None => Some("neither done nor lost".to_owned()),
@@ -145,7 +147,7 @@ mod tests {
 
     const TICK: u64 = 7_000_000;
 
-    /// Each job's tick was started and done under term 4.
+    /// Returns a story in which each job's tick was started and done under term 4.
     fn story() -> Story {
         let mut story = Story { until: WallTime::from_micros(TICK), ..Story::default() };
         for kind in GUARANTEES {

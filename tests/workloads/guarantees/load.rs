@@ -24,9 +24,10 @@ use std::{
 
 /// The TTL of the leader's lease.
 const TTL: Duration = Duration::from_secs(5);
-/// The time after the first tick, besides one period, until the measurement begins: jobs are registered, files are cached.
+/// The time until the measurement begins, in addition to one period after the first tick. Meanwhile the jobs
+/// are registered, and files get into caches.
 const WARM: Duration = Duration::from_secs(5);
-/// The kernel's unit of processor time.
+/// The number of the kernel's units of processor time in a second.
 const PER_SECOND: f64 = 100.0;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
@@ -98,7 +99,7 @@ pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
     Report { figures, violations: director.into_violations() }
 }
 
-/// The lateness of each run of the next second that the worker reports, in microseconds.
+/// Returns the lateness of each run, in microseconds, for the next second that the worker reports.
 fn next_second(director: &mut Director) -> Vec<u64> {
     let give_up = SystemWorld.now() + PATIENCE * 3;
     loop {
@@ -112,7 +113,7 @@ fn next_second(director: &mut Director) -> Vec<u64> {
     }
 }
 
-/// The processor time of a process so far.
+/// Returns the processor time that a process has used so far.
 fn processor_seconds(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs, on Linux");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
@@ -120,7 +121,8 @@ fn processor_seconds(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / PER_SECOND
 }
 
-/// Due once a period, each job at a moment of its own. In microseconds.
+/// The schedule of a job that is due once in each period, at its own moment within the period. All times are
+/// in microseconds.
 #[derive(Debug)]
 struct Phase {
     period: u64,
@@ -139,7 +141,7 @@ impl Timetable for Phase {
     }
 }
 
-/// The work of the worker.
+/// Runs the jobs in the worker process.
 pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal) -> Result<(), Failure> {
     let (registered, due) = (u64::from(settings.registered), u64::from(settings.due));
     let delivery = if settings.at_most_once { Delivery::AtMostOnce } else { Delivery::AtLeastOnce };
@@ -156,7 +158,7 @@ pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal
         let phase = if settings.burst { number / due * 1_000_000 } else { number * 1_000_000 / due };
         let schedule = Schedule::custom(Phase { period: registered * 1_000_000 / due, phase });
         let job = Job::new(&format!("job-{number:05}"), schedule, handler).delivery(delivery);
-        // Long enough for a handover, short enough for ten thousand jobs.
+        // The window is long enough for a handover, and short enough for ten thousand jobs.
         scheduler = scheduler.job(job.misfire(Misfire::run_once(Duration::from_secs(30))));
     }
     let report = async {

@@ -1,6 +1,6 @@
-//! The guarantees of the scheduler: three worker processes with jobs that tick each second, on five Redis servers; the
-//! leader is killed, terminated, stopped and resumed late, or cut off, two hundred times. Then every tick of the whole run
-//! is accounted for, and compared with the histories of the jobs.
+//! The guarantees of the scheduler: three worker processes with jobs that tick each second, on five Redis
+//! servers. Two hundred times, the leader is killed, terminated, stopped and resumed late, or cut off. Then
+//! the test accounts for every tick of the whole run, and compares the ticks with the histories of the jobs.
 
 mod account;
 mod history;
@@ -32,11 +32,12 @@ use std::{
 };
 
 const WORKERS: usize = 3;
-/// The time between two rounds of the director, without events.
+/// The longest wait for an event in one round of the director.
 const STEP: Duration = Duration::from_millis(5);
-/// The time that a leader leads before it is hit, in milliseconds.
+/// The shortest and the longest time for which a leader leads before a fault hits it, in milliseconds.
 const LEADS_MS: (u64, u64) = (100, 1900);
-/// The longest time that a stopped or cut-off leader stays so after another one leads, in milliseconds.
+/// The longest time for which a leader stays stopped or cut off after another worker was elected, in
+/// milliseconds.
 const LATE_MS: u64 = 600;
 /// The time until a worker leads.
 const TO_LEAD: Duration = Duration::from_secs(30);
@@ -55,7 +56,7 @@ pub(crate) struct Settings {
     ttl: Duration,
 }
 
-/// Makes the changes, or as many as there are until `stop`, and judges all that the journals say.
+/// Makes the changes until there are enough or `stop` is set. Then judges all journals.
 pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> Report {
     let seed = options.seed();
     eprintln!("workload: guarantees: seed {seed}, {} changes", settings.changes);
@@ -65,7 +66,7 @@ pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> 
 }
 
 struct Guarantees {
-    // First, so that workers are dropped before their servers.
+    // Declared first, so that workers are dropped before their servers.
     director: Director,
     servers: Servers,
     rng: SeedRng,
@@ -112,14 +113,14 @@ impl Guarantees {
         }
     }
 
-    /// One leader falls, another one leads.
+    /// Makes the leader lose its term, and waits until another worker leads.
     fn change(&mut self, kind: Kind) {
         let (who, term) = self.await_leader(0);
         let hit_at = SystemWorld.now() + self.rng.millis(LEADS_MS.0..=LEADS_MS.1);
         while SystemWorld.now() < hit_at {
             self.listen(STEP);
             if self.director.leader() != Some((who, term)) {
-                // It fell by itself; another one is hit.
+                // The leader lost its term without a fault, so the next leader is hit instead.
                 return self.change(kind);
             }
         }
@@ -180,7 +181,7 @@ impl Guarantees {
     fn listen(&mut self, wait: Duration) {
         let before = self.director.leader();
         let Some((who, entry)) = self.director.next(wait) else { return };
-        // A leader that no fault hit fell by itself.
+        // A leader that no fault hit has lost its term by itself.
         if let Some((who, term)) = before
             && self.director.leader() != before
             && !self.story.changes.iter().any(|change| change.term == term)
@@ -202,7 +203,7 @@ impl Guarantees {
     /// Waits until everything is done, ends the workers, and judges.
     fn finish(mut self, seed: u64, ttl: Duration) -> Report {
         let until = SystemWorld.wall() + TICK_EVERY * 2;
-        // The last tick that is judged, and catch-up runs before it, must be over.
+        // Waits until the last tick that is judged, and all catch-up runs before it, have ended.
         let give_up = SystemWorld.now() + TO_DRAIN;
         while !(SystemWorld.wall() > until + TICK_EVERY && self.all_done(until.as_micros()))
             && SystemWorld.now() < give_up
@@ -253,7 +254,7 @@ impl Guarantees {
     }
 }
 
-/// A time of the wall clock on the boot clock, by one moment on both.
+/// Converts a time of the wall clock to the boot clock, given one moment as read on both.
 fn to_boot((wall, boot): (quorate::env::WallTime, BootTime), micros: u64) -> BootTime {
     let time = quorate::env::WallTime::from_micros(micros);
     if time < wall { boot - time.until(wall) } else { boot + wall.until(time) }

@@ -17,24 +17,24 @@ use tokio_util::sync::CancellationToken;
 
 /// The time that a contender holds the lease.
 const HOLD: Duration = Duration::from_millis(8);
-/// The time that a contender stays away after its turn, so that others have theirs.
+/// The time for which a contender pauses after its turn, so that the other contenders have their turns.
 const AWAY: Duration = Duration::from_millis(2);
 /// The name of the lock and of the election.
 const NAME: &str = "handed-round";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// Contenders of this process.
+    /// The number of contenders in this process.
     pub(super) contenders: usize,
-    /// Turns of each.
+    /// The number of turns of each contender.
     pub(super) rounds: usize,
-    /// They share one quorum.
+    /// Set if the contenders share one quorum.
     pub(super) one_quorum: bool,
-    /// They elect a leader instead of locking.
+    /// Set if the contenders elect a leader, and do not acquire a lock.
     pub(super) elect: bool,
 }
 
-/// Runs the contenders, writes their turns once all are over, and waits for SIGTERM.
+/// Runs the contenders, writes their turns once all turns have ended, and waits for SIGTERM.
 pub(crate) async fn work(
     task: &Task,
     assignment: &Assignment,
@@ -71,7 +71,7 @@ async fn contend(quorum: &Quorum, rounds: usize) -> Vec<Event> {
         let acquired = env.now().as_nanos();
         env.sleep(HOLD).await;
         let released = env.now().as_nanos();
-        // On a busy machine a majority may answer late: the lease is released all the same.
+        // On a busy machine a majority may answer late, but the lease is released nevertheless.
         let _ = lease.release().await;
         turns.push(Event::Turn { requested, acquired, released });
         env.sleep(AWAY).await;
@@ -79,7 +79,7 @@ async fn contend(quorum: &Quorum, rounds: usize) -> Vec<Event> {
     turns
 }
 
-/// Leads, resigns, and campaigns again, for so many rounds.
+/// Leads, resigns, and campaigns again, for this number of rounds.
 async fn lead(quorum: &Quorum, rounds: usize) -> Result<Vec<Event>, Failure> {
     let (env, done) = (quorum.env().clone(), CancellationToken::new());
     let progress = Arc::new(Mutex::new((env.now().as_nanos(), Vec::new())));
@@ -92,7 +92,8 @@ async fn lead(quorum: &Quorum, rounds: usize) -> Result<Vec<Event>, Failure> {
             let released = env.now().as_nanos();
             let (requested, turns) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
             turns.push(Event::Turn { requested: *requested, acquired, released });
-            // The campaign goes on at once, or after a back-off of its own: a wait counts from here all the same.
+            // The campaign continues at once, or after its own back-off. In both cases the wait counts from
+            // this moment.
             *requested = released;
             if turns.len() >= rounds {
                 over.cancel();

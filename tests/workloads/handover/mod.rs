@@ -1,5 +1,6 @@
-//! Hands one lease from contender to contender on real servers, and measures each handover: the time from just before the
-//! holder's release to the return of the next acquire, by a contender that had waited for at least [`WAITED`].
+//! Hands one lease from contender to contender on real servers, and measures each handover. A handover takes
+//! from just before the holder's release to the return of the next contender's acquire. It counts only if
+//! that contender had waited for at least [`WAITED`].
 
 pub(crate) mod contender;
 
@@ -13,7 +14,7 @@ use quorate_tests::support::PATIENCE;
 use serde_json::json;
 use std::time::Duration;
 
-/// A contender that has waited for less had not subscribed yet when the release came.
+/// A contender that has waited for a shorter time had not subscribed yet when the holder released.
 const WAITED: Duration = Duration::from_millis(3);
 /// The TTL of the lease.
 const TTL: Duration = Duration::from_secs(10);
@@ -95,7 +96,8 @@ pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
     Report { figures, violations: director.into_violations() }
 }
 
-/// The duration of each handover that was waited for. Fails where two contenders held the lease at one time.
+/// Returns the duration of each handover for which a contender had waited. Fails if two contenders held the
+/// lease at the same time.
 fn handovers(turns: &mut [Turn]) -> Result<Durations, String> {
     turns.sort_by_key(|turn| turn.acquired);
     let mut handed = Durations::default();
@@ -111,7 +113,7 @@ fn handovers(turns: &mut [Turn]) -> Result<Durations, String> {
     Ok(handed)
 }
 
-/// The number of scripts that the servers have run.
+/// Returns the number of scripts that the servers have run.
 fn script_calls(servers: &Servers) -> u64 {
     let calls = |info: String| {
         let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))?;

@@ -7,7 +7,7 @@ use quorate_redis::{RedisNode, RedisSession};
 use serde::{Deserialize, Serialize};
 use std::{error::Error, process::Command, time::Duration};
 
-/// The first argument with which this program is a worker.
+/// The first argument that makes this program a worker.
 const ARGUMENT: &str = "__worker";
 
 /// The address of a server: the name by which all workers know it, and the URL over which this worker reaches it.
@@ -17,22 +17,22 @@ pub(crate) struct Node {
     pub(crate) url: String,
 }
 
-/// All that a worker process is started with.
+/// The settings with which a worker process is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Assignment {
-    /// The worker's number, and how often it has been started.
+    /// The worker's number, and the number of times that it has been started.
     pub(crate) member: usize,
     pub(crate) run: u32,
-    /// Decides the worker's random choices.
+    /// The seed of the worker's random choices.
     pub(crate) seed: u64,
     pub(crate) nodes: Vec<Node>,
     /// The TTL of every lease, term and claim.
     pub(crate) ttl: Duration,
     /// The longest TTL of the deployment.
     pub(crate) max_ttl: Duration,
-    /// The servers keep their data over a restart.
+    /// Set if the servers keep their data over a restart.
     pub(crate) durable: bool,
-    /// New nodes vote at once. Sound only where no node ever loses its data.
+    /// Set if new nodes vote at once. This is safe only if no node ever loses its data.
     pub(crate) trust_new_nodes: bool,
     pub(crate) work: Work,
 }
@@ -44,17 +44,17 @@ impl Assignment {
         Self { member: 0, run: 0, seed: 0, nodes, ttl, max_ttl, durable, trust_new_nodes, work }
     }
 
-    /// The command that starts the worker.
+    /// Returns the command that starts the worker.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
         command.arg(ARGUMENT).arg(serde_json::to_string(self).expect("plain fields"));
         command
     }
 
-    /// The assignment of this process; `None` where it is no worker.
+    /// Returns the assignment of this process. Returns `None` if this process is no worker.
     ///
     /// # Panics
-    /// Where the argument cannot be parsed.
+    /// If the argument cannot be parsed.
     pub(crate) fn from_arguments() -> Option<Self> {
         let mut arguments = std::env::args().skip(1);
         (arguments.next()? == ARGUMENT).then(|| {
@@ -63,15 +63,15 @@ impl Assignment {
         })
     }
 
-    /// The name of this run of the worker.
+    /// Returns the name of this run of the worker.
     pub(crate) fn name(&self) -> String {
         format!("worker-{}.{}", self.member, self.run)
     }
 
-    /// The quorum of these nodes. Requires a runtime.
+    /// Returns the quorum of these nodes. Requires a runtime.
     ///
     /// # Errors
-    /// Where a URL or a duration is invalid.
+    /// If a URL or a duration is invalid.
     pub(crate) fn quorum(&self) -> Result<Quorum, Box<dyn Error>> {
         let nodes: Result<Vec<_>, _> = self.nodes.iter().map(RoutedNode::new).collect();
         let builder = Quorum::builder().nodes(nodes?).worker(self.name()).max_ttl(self.max_ttl);
@@ -79,7 +79,8 @@ impl Assignment {
     }
 }
 
-/// A node with the name that all workers use, reached over a proxy that may belong to one worker alone.
+/// A node with the name that all workers use. This worker reaches it through a proxy, which may serve only
+/// this worker.
 struct RoutedNode {
     name: String,
     node: RedisNode,

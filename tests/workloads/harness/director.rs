@@ -5,10 +5,10 @@ use std::{
     collections::BTreeSet, fs::File, io::Write, os::unix::process::CommandExt, path::PathBuf, time::Duration,
 };
 
-/// The most violations that are reported.
+/// The largest number of violations that are reported.
 const REPORTED: usize = 40;
 
-/// Starts the worker processes of a plan, makes their faults, reads their journals, and gathers violations.
+/// Starts the worker processes of a plan, causes their faults, reads their journals, and collects violations.
 #[derive(Debug)]
 pub(crate) struct Director {
     crew: Crew,
@@ -36,7 +36,7 @@ impl Director {
     ) -> Self {
         let crew = Crew::new(workers, move |Who { member, run }| {
             let mut command = Assignment { member, run, ..assign(member) }.command();
-            // A Ctrl-C on the terminal must reach the director alone, which then ends the workers.
+            // A Ctrl-C on the terminal must reach only the director, which then ends the workers.
             command.process_group(0);
             command
         });
@@ -58,7 +58,7 @@ impl Director {
         director
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.until(SystemWorld.now())
     }
@@ -67,7 +67,7 @@ impl Director {
         self.crew.size()
     }
 
-    /// The present run of a worker, or its last one.
+    /// Returns the present run of a worker, or its last run.
     pub(crate) fn who(&self, member: usize) -> Who {
         self.crew.who(member)
     }
@@ -81,12 +81,12 @@ impl Director {
         !self.open.is_empty()
     }
 
-    /// The number of lines that have been read.
+    /// Returns the number of lines that have been read.
     pub(crate) fn lines(&self) -> usize {
         self.lines
     }
 
-    /// The leader and its term, as far as the journals say.
+    /// Returns the leader and its term, according to the journals.
     pub(crate) fn leader(&self) -> Option<(Who, u64)> {
         self.leader
     }
@@ -123,19 +123,19 @@ impl Director {
         (0..self.workers()).map(|member| self.start_worker(member)).fold(false, |a, b| a | b)
     }
 
-    /// Kills an active worker (SIGKILL). Returns the time before that.
+    /// Kills an active worker (SIGKILL). Returns the time before the signal.
     pub(crate) fn kill(&mut self, member: usize) -> Option<BootTime> {
         let at = self.is_active(member).then(|| self.crew.kill(member))?;
         self.truth.resumed(self.who(member), at);
         Some(at)
     }
 
-    /// Sends SIGTERM to an active worker. Returns the time before that.
+    /// Sends SIGTERM to an active worker. Returns the time before the signal.
     pub(crate) fn terminate(&mut self, member: usize) -> Option<BootTime> {
         self.is_active(member).then(|| self.crew.tell_to_end(member))
     }
 
-    /// Stops an active worker (SIGSTOP). Returns the time after that.
+    /// Stops an active worker (SIGSTOP). Returns the time after the signal.
     pub(crate) fn stop(&mut self, member: usize) -> Option<BootTime> {
         let at = self.is_active(member).then(|| self.crew.stop(member))?;
         self.truth.stopped(self.who(member), at);
@@ -184,7 +184,7 @@ impl Director {
     fn observe(&mut self, who: Who, entry: &Entry) {
         match &entry.event {
             Event::Stalled { from } => self.truth.stalled(who, BootTime::from_nanos(*from), entry.at()),
-            // The lines of one process arrive in order, those of two need not.
+            // The lines of one process arrive in order. The lines of two processes may arrive in any order.
             Event::Acquired { resource, token, .. }
                 if &**resource == self.election && self.leader.is_none_or(|(_, term)| term < *token) =>
             {
@@ -199,8 +199,8 @@ impl Director {
         }
     }
 
-    /// The workers that have ended, with the time since SIGTERM. A worker that ends without SIGTERM, with a failure, or not
-    /// `within` this time is a violation.
+    /// Returns the workers that have ended, with the time since their SIGTERM. A worker that ends without
+    /// SIGTERM, with a failure, or later than `within` after SIGTERM is a violation.
     pub(crate) fn ended(&mut self, within: Duration) -> Vec<(usize, Duration)> {
         let mut in_order = Vec::new();
         for (member, how) in self.crew.ended(within) {
@@ -214,13 +214,14 @@ impl Director {
         in_order
     }
 
-    /// Panics where a worker has ended, in a plan in which none may.
+    /// Panics if a worker has ended, in a plan in which no worker may end.
     pub(crate) fn expect_all_alive(&mut self) {
         self.ended(PATIENCE);
         assert!(self.violations.is_empty(), "{:?}", self.violations);
     }
 
-    /// Sends SIGTERM to all workers, and reads until every output has ended. A process that remains is a violation.
+    /// Sends SIGTERM to all workers, and reads until the output of every process has ended. A process that
+    /// still runs after `within` is a violation.
     pub(crate) fn end(&mut self, within: Duration, mut on_event: impl FnMut(&mut Self, Who, &Entry)) {
         self.resume_all();
         for member in 0..self.workers() {
@@ -239,7 +240,7 @@ impl Director {
         self.violate(left);
     }
 
-    /// Adds violations, and reports the first ones at once.
+    /// Adds violations, and prints the first ones at once.
     pub(crate) fn violate(&mut self, found: impl IntoIterator<Item = String>) {
         for violation in found {
             self.violation_count += 1;
@@ -250,12 +251,12 @@ impl Director {
         }
     }
 
-    /// The number of violations, also of those that were not reported.
+    /// Returns the number of violations, including those that were not reported.
     pub(crate) fn violation_count(&self) -> usize {
         self.violation_count
     }
 
-    /// The violations that were reported. There are some if there are any.
+    /// Returns the reported violations. The list is empty only if there was no violation.
     pub(crate) fn into_violations(self) -> Vec<String> {
         self.violations
     }

@@ -1,4 +1,4 @@
-//! The journal of a worker: one JSON object a line, one `write` a line, on standard output.
+//! The journal of a worker on standard output: one JSON object per line, with one `write` call per line.
 
 use quorate::env::{BootTime, Env};
 use quorate_tests::support::say;
@@ -11,18 +11,18 @@ use std::{
     time::Duration,
 };
 
-/// An event of a worker. All times are of the machine's boot clock, in nanoseconds, unless stated.
+/// An event of a worker. All times are of the machine's boot clock, in nanoseconds, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    /// The worker begins.
+    /// The worker has started.
     Ready,
-    /// A lease was acquired and was valid just *before* this time. It was requested at `requested` or later; 0 where
-    /// that is not known.
+    /// A lease was acquired and was valid just *before* this time. It was requested at `requested` or later.
+    /// `requested` is 0 if that time is not known.
     Acquired { resource: Arc<str>, token: u64, requested: u64, until: u64 },
     /// A lease was valid just *after* this time, and ends at `until` at the earliest unless it is lost.
     Valid { resource: Arc<str>, token: u64, until: u64 },
-    /// As `Valid`; the worker ends the lease next.
+    /// The same as `Valid`. The worker ends the lease next.
     Releasing { resource: Arc<str>, token: u64 },
     /// A lease was found to have ended.
     Ended { resource: Arc<str>, token: u64 },
@@ -34,8 +34,8 @@ pub(crate) enum Event {
     RunDone { job: Arc<str>, tick: u64, term: u64 },
     /// The run was dropped before it completed.
     RunInterrupted { job: Arc<str>, tick: u64, term: u64 },
-    /// A message's done record is stored on so many nodes. Writing it took so many microseconds: meanwhile a node may
-    /// have lost its data with its reply on the way.
+    /// A message's done record is stored on `nodes` nodes. Writing the record took `took` microseconds.
+    /// During that time a node may have lost its data after it had sent its reply.
     MessageDone { message: u64, token: u64, nodes: usize, took: u64 },
     /// A message was found to be done already.
     MessageFoundDone { message: u64 },
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     Stalled { from: u64 },
     /// The worker has reached a point of its work with this element.
     Reached { point: Point, element: u64 },
-    /// Runs have begun so many microseconds after their ticks.
+    /// The lateness of runs: for each run, the microseconds from its tick to its start.
     Late { micros: Vec<u64> },
     /// A contender has requested, acquired and released the lease.
     Turn { requested: u64, acquired: u64, released: u64 },
@@ -53,19 +53,19 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Point {
-    /// The set has been read; the worker thinks, then it checks its lease, where it does.
+    /// The set has been read. The worker waits, and then checks its lease, if its mode requires that.
     Read,
-    /// The worker checks its lease next, where it does.
+    /// The worker checks its lease next, if its mode requires that.
     Checking,
-    /// The lease has been checked, where it is; the worker thinks, then it writes.
+    /// The lease has been checked, if the mode requires that. The worker waits, and then writes.
     Checked,
-    /// The check failed, and nothing was written.
+    /// The check of the lease failed, and the worker wrote nothing.
     Skipped,
     /// The store has acknowledged the write.
     Acknowledged,
-    /// A batch of messages is claimed; the worker thinks, then it commits the effects.
+    /// A batch of messages is claimed. The worker waits, and then commits the effects.
     Claimed,
-    /// The effects are committed; the worker thinks, then it completes the claims.
+    /// The effects are committed. The worker waits, and then completes the claims.
     Committed,
     /// Nothing is left to do.
     AllDone,
@@ -102,18 +102,19 @@ impl Journal {
         self.0.now()
     }
 
-    /// Writes an event of this moment. Once this returns, a SIGKILL cannot lose the line: the kernel has it.
+    /// Writes an event that happens now. Once this returns, a SIGKILL cannot lose the line, because the
+    /// kernel has it.
     pub(crate) fn write(&self, event: Event) {
         self.write_at(self.now(), event);
     }
 
-    /// Writes an event of a moment just past.
+    /// Writes an event that happened at `at`, a moment ago.
     pub(crate) fn write_at(&self, at: BootTime, event: Event) {
         say(&Entry { at: at.as_nanos(), event });
     }
 }
 
-/// Writes the events of one lease: its end and its step-down once each.
+/// Writes the events of one lease. Writes its end and its step-down only once each.
 #[derive(Debug)]
 pub(crate) struct LeaseLog {
     journal: Journal,
@@ -124,7 +125,8 @@ pub(crate) struct LeaseLog {
 }
 
 impl LeaseLog {
-    /// Writes that a lease was acquired, where `remaining` gives what is left of it. `None` where it has ended already.
+    /// Writes that a lease was acquired. `remaining` returns the remaining time of the lease. Returns `None`
+    /// if the lease has already ended.
     pub(crate) fn begin(
         journal: &Journal,
         resource: &str,
@@ -158,7 +160,8 @@ impl LeaseLog {
         valid
     }
 
-    /// Checks the lease for the last time, before the worker ends it itself. `false` where it has ended already.
+    /// Checks the lease for the last time, before the worker itself ends it. Returns `false` if the lease has
+    /// already ended.
     pub(crate) fn end(&self, remaining: impl FnOnce() -> Duration) -> bool {
         if self.closed.swap(true, Ordering::Relaxed) {
             return false;

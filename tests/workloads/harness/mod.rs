@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// The options of every plan. A plan has a default of its own for each that is absent.
+/// The options of every plan. For each absent option, the plan has its own default.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Duration of the faults or of the measurement
@@ -49,7 +49,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The seed, or a random one.
+    /// Returns the seed, or a random one.
     pub(crate) fn seed(&self) -> u64 {
         self.seed.unwrap_or_else(|| SystemWorld.random() % 1_000_000)
     }
@@ -70,7 +70,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
-/// The resident memory of a process, in KiB.
+/// Returns the resident memory of a process, in KiB.
 pub(crate) fn resident_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

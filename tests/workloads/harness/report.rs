@@ -10,7 +10,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Prints the report, as one JSON object or as a table, and returns a failure if there are violations. The JSON object holds them.
+    /// Prints the report, as one JSON object or as a table, and returns a failure if there are violations.
+    /// The JSON object contains the violations.
     pub(crate) fn print(self, as_json: bool) -> ExitCode {
         let Self { mut figures, violations } = self;
         figures["violations"] = json!(violations);
@@ -42,7 +43,7 @@ fn flatten(name: &str, value: &Value, rows: &mut Vec<(String, String)>) {
 pub(crate) struct Durations(Vec<Duration>);
 
 impl Durations {
-    /// The most that are kept, so that a soak of days keeps its memory.
+    /// The largest number of durations that are kept, so that the memory of a soak test of days is bounded.
     const MOST: usize = 1_000_000;
 
     pub(crate) fn add(&mut self, duration: Duration) {
@@ -55,14 +56,15 @@ impl Durations {
         self.0.len()
     }
 
-    /// Returns the duration of which so many per mille are no longer; `None` where there are none.
+    /// Returns the duration that `per_mille` per mille of the durations do not exceed. Returns `None` if
+    /// there are no durations.
     pub(crate) fn quantile(&self, per_mille: usize) -> Option<Duration> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         sorted.get((sorted.len() * per_mille).div_ceil(1000).max(1) - 1).copied()
     }
 
-    /// The number of durations, and their quantiles in milliseconds.
+    /// Returns the number of durations, and their quantiles in milliseconds.
     pub(crate) fn json(&self) -> Value {
         let mut fields = Map::from_iter([("times".to_owned(), json!(self.len()))]);
         for (name, per_mille) in

@@ -7,7 +7,7 @@ use quorate_testkit::{
 use quorate_tests::support::PATIENCE;
 use std::time::Duration;
 
-/// Workers reconnect to a server that was away within this time.
+/// Workers reconnect within this time to a server that was unreachable.
 const RECONNECTED: Duration = Duration::from_millis(600);
 
 /// The network between workers and servers.
@@ -17,7 +17,8 @@ pub(crate) enum Network {
     Direct,
     /// One proxy before each server.
     Shared,
-    /// One proxy for each of so many workers before each server, so that one worker can be cut off.
+    /// One proxy before each server for each of this number of workers, so that one worker can be
+    /// cut off.
     PerWorker(usize),
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum NodeFault {
     Heal,
     /// Breaks every connection.
     Sever,
-    /// Breaks a connection after so many bytes of the next reply.
+    /// Breaks a connection after this number of bytes of the next reply.
     CutReply(usize),
 }
 
@@ -47,7 +48,7 @@ pub(crate) enum NodeFault {
 #[derive(Debug)]
 pub(crate) struct Servers {
     durable: bool,
-    // Before the servers, so that proxies are dropped first.
+    // Declared before the servers, so that the proxies are dropped first.
     proxies: Vec<Vec<Proxy>>,
     network: Network,
     servers: Vec<Server>,
@@ -59,18 +60,19 @@ struct Server {
     down: bool,
     stopped: bool,
     cut: bool,
-    /// It votes from this moment on, unless another fault prevents it.
+    /// The server votes from this time on, unless another fault prevents that.
     votes_from: BootTime,
 }
 
 impl Servers {
-    /// Starts `count` servers. A `durable` one writes an append-only file before each reply.
+    /// Starts `count` servers. If `durable`, they write each change to an append-only file before
+    /// they reply.
     ///
     /// # Panics
-    /// Where `redis-server` cannot be started, with the way to install it.
+    /// If `redis-server` cannot be started. The message says how to install it.
     pub(crate) fn start(count: usize, durable: bool, network: Network) -> Self {
         let start = |_| {
-            // A Ctrl-C on the terminal must reach this process alone, which then ends the servers.
+            // A Ctrl-C on the terminal must reach only this process, which then ends the servers.
             let config = RedisConfig::new().own_process_group();
             let config = if durable { config.append_only() } else { config };
             let process = config.start().unwrap_or_else(|error| panic!("{error}"));
@@ -87,7 +89,7 @@ impl Servers {
         Self { durable, proxies, network, servers }
     }
 
-    /// The addresses of the servers for one worker.
+    /// Returns the addresses of the servers for one worker.
     pub(crate) fn nodes(&self, member: usize) -> Vec<Node> {
         let direct = self.servers.iter().map(|server| server.process.url());
         match self.network {
@@ -102,7 +104,7 @@ impl Servers {
         }
     }
 
-    /// The addresses of the servers without proxies.
+    /// Returns the addresses of the servers without proxies.
     pub(crate) fn direct_nodes(&self) -> Vec<Node> {
         self.servers
             .iter()
@@ -111,12 +113,12 @@ impl Servers {
             .collect()
     }
 
-    /// The server processes.
+    /// Returns the server processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &RedisServer> {
         self.servers.iter().map(|server| &server.process)
     }
 
-    /// Lets new servers vote at once, which is sound while no worker has ever held a lease there.
+    /// Lets new servers vote at once. This is safe because no worker has ever held a lease on them.
     pub(crate) fn trust_all(assignment: &Assignment) {
         block_on(async {
             let quorum = assignment.quorum().expect("a valid configuration");
@@ -138,7 +140,7 @@ impl Servers {
         self.servers.iter().map(votes).collect()
     }
 
-    /// Makes a fault or ends it. Returns false where the server is not in a state that permits it.
+    /// Causes or ends a fault. Returns false if the server is not in a state that permits this.
     pub(crate) fn make(&mut self, node: usize, fault: NodeFault, truth: &mut Truth) -> bool {
         let (server, durable) = (&mut self.servers[node], self.durable);
         let proxy = self.proxies.first().map(|proxies| &proxies[node]);
@@ -218,7 +220,7 @@ impl Servers {
         self.proxies[member].iter().for_each(|proxy| proxy.cut(Directions::Both));
     }
 
-    /// Connects it again: what waited in the proxies arrives.
+    /// Connects the worker again. Then the data that waited in the proxies arrives.
     pub(crate) fn reconnect(&self, member: usize) {
         self.proxies[member].iter().for_each(Proxy::heal);
     }

@@ -10,18 +10,20 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(3);
 
 /// The time for which events are kept: longer than any check looks back.
 const KEPT: Duration = Duration::from_secs(300);
-/// The quarantine of a node that lost its data begins when a worker connects to it: within this time.
+/// The longest time from the loss of a node's data until a worker connects to the node. The quarantine begins
+/// with that connection.
 const CONNECTED: Duration = Duration::from_millis(600);
-/// The accuracy of the times of what was done to a server.
+/// The accuracy with which the times of faults of a server are known.
 const ACCURACY: Duration = Duration::from_secs(1);
 
-/// A time in which a process did not run; `None` as the end means that it does not run yet.
+/// A time in which a process did not run. `None` as the end means that the process still does not run.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     who: Who,
     from: BootTime,
     until: Option<BootTime>,
-    /// The director stopped the process. Otherwise the system did not schedule it, by the process's own journal.
+    /// Set if the director stopped the process. Otherwise the process reported in its journal that the system
+    /// did not schedule it.
     ordered: bool,
 }
 
@@ -35,15 +37,15 @@ impl Pause {
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pauses: Vec<Pause>,
-    /// When which node lost its data.
+    /// For each loss of data, its time and the node.
     losses: Vec<(BootTime, usize)>,
-    /// For each node, since when it has been able or unable to vote.
+    /// For each node, the times at which it became able or unable to vote.
     votes: Vec<Vec<(BootTime, bool)>>,
-    /// When the director last disturbed anything.
+    /// The time of the director's last fault, or of the end of a fault.
     disturbed: BootTime,
-    /// Since when a majority of the nodes could vote without a break.
+    /// The time since which a majority of the nodes could vote without a break.
     quorate: Option<BootTime>,
-    /// Since when at least one worker has run.
+    /// The time since which at least one worker has run.
     staffed: Option<BootTime>,
 }
 
@@ -54,7 +56,7 @@ impl Truth {
         Self { pauses, losses, votes, disturbed, quorate: None, staffed: None }
     }
 
-    /// The number of nodes that is a majority.
+    /// Returns the smallest number of nodes that is a majority.
     pub(crate) fn majority(&self) -> usize {
         self.votes.len() / 2 + 1
     }
@@ -63,14 +65,14 @@ impl Truth {
         self.pauses.push(Pause { who, from: at, until: None, ordered: true });
     }
 
-    /// A process was resumed, or has ended.
+    /// Notes that a process was resumed, or has ended.
     pub(crate) fn resumed(&mut self, who: Who, at: BootTime) {
         for pause in self.pauses.iter_mut().filter(|pause| pause.who == who && pause.until.is_none()) {
             pause.until = Some(at);
         }
     }
 
-    /// A process reports that it was not scheduled.
+    /// Notes a time in which a process was not scheduled, as the process itself reports.
     pub(crate) fn stalled(&mut self, who: Who, from: BootTime, until: BootTime) {
         self.pauses.push(Pause { who, from, until: Some(until), ordered: false });
     }
@@ -95,17 +97,20 @@ impl Truth {
         self.staffed = if workers > 0 { self.staffed.or(Some(now)) } else { None };
     }
 
-    /// Since when a majority of nodes could vote without a break; `None` where it cannot.
+    /// Returns the time since which a majority of nodes could vote without a break. Returns `None` if no
+    /// majority can vote now.
     pub(crate) fn quorate_since(&self) -> Option<BootTime> {
         self.quorate
     }
 
-    /// Since when nothing has prevented progress; `None` where something does.
+    /// Returns the time since which nothing has prevented progress. Returns `None` if something prevents it
+    /// now.
     pub(crate) fn calm_since(&self) -> Option<BootTime> {
         Some(self.quorate?.max(self.staffed?).max(self.disturbed))
     }
 
-    /// The end of the stop of `who` that began within `after` of `at`; now, where it has not ended.
+    /// Returns the end of the stop of `who` that began at most `after` after `at`. If that stop has not
+    /// ended, returns `now`.
     pub(crate) fn stop_after(
         &self,
         who: Who,
@@ -128,8 +133,9 @@ impl Truth {
         self.pauses.iter().any(|pause| pause.who == who && pause.touches(from, until))
     }
 
-    /// Returns whether pauses of `who` explain that it did at `at` what it had to do by `due`: it did not run for longer
-    /// than `grace` at a time from `due`, or `grace` after that, until `at`.
+    /// Returns whether pauses of `who` explain that its action, which was due at `due`, came only at `at`.
+    /// They do if, from at most `grace` after `due` until `at`, `who` never ran for longer than `grace`
+    /// without a pause.
     pub(crate) fn delayed(&self, who: Who, due: BootTime, at: BootTime, grace: Duration) -> bool {
         let mut since = at;
         let before = |since: BootTime| {
@@ -143,13 +149,13 @@ impl Truth {
         since < at && since <= due + grace
     }
 
-    /// The number of different nodes that lost their data in this time.
+    /// Returns the number of different nodes that lost their data in this time.
     pub(crate) fn losses(&self, from: BootTime, until: BootTime) -> usize {
         self.losers(from, until).len()
     }
 
-    /// The number of nodes that have kept their data since `kept_from`, and could answer throughout the times
-    /// `answered`.
+    /// Returns the number of nodes that have kept their data since `kept_from`, and could answer throughout
+    /// all times in `answered`.
     pub(crate) fn remembering(&self, kept_from: BootTime, answered: &[(BootTime, BootTime)]) -> usize {
         let last = answered.iter().map(|(_, until)| *until).max().unwrap_or(kept_from);
         let lost = self.losers(kept_from, last);
@@ -162,7 +168,8 @@ impl Truth {
         self.losses.iter().filter(|(at, _)| within(*at)).map(|(_, node)| *node).collect()
     }
 
-    /// Returns whether a node could vote in all of this time. Before the first observation it could.
+    /// Returns whether a node could vote during all of this time. Before the first observation, a node counts
+    /// as able to vote.
     fn voted(&self, node: usize, from: BootTime, until: BootTime) -> bool {
         let log = &self.votes[node];
         let ends = log.iter().skip(1).map(|(at, _)| Some(*at)).chain([None]);
@@ -171,20 +178,20 @@ impl Truth {
         })
     }
 
-    /// Forgets what no check needs any more.
+    /// Removes the entries that no check needs any more.
     pub(crate) fn prune(&mut self, now: BootTime) {
         let old = now - KEPT;
         self.pauses.retain(|pause| pause.until.is_none_or(|until| until >= old));
         self.losses.retain(|(at, _)| *at >= old);
         for log in &mut self.votes {
-            // The state at `old` stays.
+            // The last entry before `old` stays, because it is the state at `old`.
             let stale = log.iter().filter(|(at, _)| *at < old).count().saturating_sub(1);
             log.drain(..stale);
         }
     }
 }
 
-/// The time after which a node that lost its data may vote again.
+/// Returns the time after which a node that lost its data can vote again.
 pub(crate) fn vote_again_after() -> Duration {
     QuorumConfig { max_ttl: MAX_TTL, ..QuorumConfig::default() }.quarantine() + CONNECTED
 }

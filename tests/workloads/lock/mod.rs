@@ -1,7 +1,7 @@
-//! Jepsen's lock workload (from its analysis of etcd 3.4.3), on real Redis servers: five processes take a lock in turn;
-//! each reads a set from a store outside, adds an element, and writes the whole set back. The director stops one of them
-//! (SIGSTOP) inside its critical section for longer than the lease. Three modes run at the same time, each with processes,
-//! a lock and a store of its own:
+//! Jepsen's lock workload (from its analysis of etcd 3.4.3), on real Redis servers: five processes acquire a
+//! lock in turn. The holder reads a set from an external store, adds an element, and writes the whole set
+//! back. The director stops one of them (SIGSTOP) inside its critical section for longer than the lease.
+//! Three modes run at the same time, each with its own processes, its own lock and its own store:
 //!
 //! | mode | the store compares tokens | a worker checks its lease before it writes |
 //! | --- | --- | --- |
@@ -9,13 +9,15 @@
 //! | check | no | yes |
 //! | fenced | yes | no |
 //!
-//! It fails where *fenced* lost an acknowledged addition, and also where the others lost none: then nothing was tested.
+//! The workload fails if mode *fenced* lost an acknowledged addition. It also fails if the other modes lost
+//! none, because then the test has proved nothing.
 //!
 //! # What is not guaranteed
 //!
-//! The store is one process that never fails. The token goes with the *read* too, and the store remembers the largest that
-//! either carried. With a token on writes alone, a paused writer that comes back between another's read and its write would
-//! be accepted, and then overwritten.
+//! The store is one process that never fails. A *read* carries the token, too, and the store remembers the
+//! largest token of any read or write. If only writes carried a token, the store would accept a paused writer
+//! that continues between the read and the write of another worker. The other worker would then overwrite
+//! that write.
 
 mod outcome;
 mod store;
@@ -38,16 +40,18 @@ use std::{
 use store::{Set, Store};
 
 const WORKERS: usize = 5;
-/// The additions of others that must be acknowledged during a pause, so that there is something to lose.
+/// The number of additions of other workers that must be acknowledged during a pause. Without them the paused
+/// worker could not overwrite anything.
 const OTHERS: usize = 3;
-/// The time that a request may take from a worker to the store, and a line from its output to the director.
+/// The longest time that a request takes from a worker to the store, or a line from a worker's output to the
+/// director.
 const UNDER_WAY: Duration = Duration::from_millis(100);
 
-/// The guard of the set besides the lock.
+/// The mechanism that protects the set in addition to the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Nothing.
+    /// No mechanism.
     Naive,
     /// The worker checks its lease before it writes.
     Check,
@@ -85,13 +89,14 @@ struct Run {
     ttl: Duration,
     acknowledged: BTreeSet<u64>,
     skipped: BTreeSet<u64>,
-    /// The element for which each worker last went to check its lease.
+    /// For each worker, the element before whose write the worker last began to check its lease.
     checking: BTreeMap<usize, u64>,
     pauses: Vec<Pause>,
 }
 
 impl Run {
-    /// Starts the workers and pauses them, before the check and after it in turn, until the time is over.
+    /// Starts the workers, and pauses them until the time is over. The pauses are alternately before and
+    /// after the check.
     fn start(mode: Mode, settings: &Settings, options: &Options, nodes: Vec<Node>) -> Self {
         let store = Store::serve(Set::new(mode == Mode::Fenced)).expect("a port");
         let task = worker::Task { mode, store: store.port() };
@@ -113,7 +118,7 @@ impl Run {
     fn make_pauses(&mut self, duration: Duration, every: Duration) {
         let began = SystemWorld.now();
         let give_up = began + duration + PATIENCE * 3;
-        // However short the time, each kind of pause is made.
+        // Each kind of pause happens at least once, however short the time is.
         let mut next = began + every / 2;
         while SystemWorld.now() < began + duration || self.pauses.len() < 2 {
             assert!(SystemWorld.now() < give_up, "no pause hits its point: {:?}", self.pauses);
@@ -126,24 +131,25 @@ impl Run {
         }
     }
 
-    /// Pauses a worker that adds `element`, until its lease has ended and others have added more. Returns false where it
-    /// was beyond `point` before it stopped.
+    /// Pauses a worker that adds `element`, until its lease has ended and other workers have added elements.
+    /// Returns false if the worker had passed `point` before it stopped.
     fn pause(&mut self, member: usize, point: Point, element: u64) -> bool {
         let stopped = self.director.stop(member).expect("it runs");
-        // What it may have sent before it was stopped arrives within this time.
+        // A request that the worker sent before it was stopped arrives within this time.
         thread::sleep(UNDER_WAY);
         while self.listen_for(Duration::ZERO).is_some() {}
         let mut hit = self.is_at(member, point, element);
         if hit {
             self.wait_for_others(stopped);
-            // A line that took longer has arrived by now.
+            // A journal line that took longer has arrived by now.
             hit = self.is_at(member, point, element);
         }
         self.director.resume(member);
         hit
     }
 
-    /// Returns whether a stopped worker has not gone beyond `point` with `element`, by what has arrived.
+    /// Returns whether, according to the lines that have arrived, a stopped worker has not passed `point`
+    /// with `element`.
     fn is_at(&self, member: usize, point: Point, element: u64) -> bool {
         let beyond = point == Point::Read && self.checking.get(&member) == Some(&element);
         !beyond && !self.store.set().has_seen(element)
@@ -158,7 +164,7 @@ impl Run {
         }
     }
 
-    /// The next point that a worker reaches.
+    /// Waits for the next point that a worker reaches, and returns it.
     fn listen(&mut self) -> Option<(usize, Point, u64)> {
         self.director.expect_all_alive();
         self.listen_for(Duration::from_millis(50))
@@ -176,7 +182,8 @@ impl Run {
         Some((who.member, point, element))
     }
 
-    /// Lets the worker of the last pause finish its addition, ends all, and compares.
+    /// Lets the worker of the last pause finish its addition, ends all processes, and compares the set with
+    /// the acknowledgements.
     fn finish(mut self, mode: Mode) -> Outcome {
         if let Some(last) = self.pauses.last().copied() {
             let give_up = SystemWorld.now() + PATIENCE;
@@ -188,7 +195,7 @@ impl Run {
         for member in 0..self.director.workers() {
             self.director.kill(member);
         }
-        // Acknowledgements that are under way count, up to the end of every output.
+        // Acknowledgements that are still in transit count, until the output of every process has ended.
         let give_up = SystemWorld.now() + PATIENCE;
         while self.director.has_output() {
             assert!(SystemWorld.now() < give_up, "the output of a killed worker does not end");

@@ -1,8 +1,8 @@
 //! The outcome of a mode, as a pure function.
 //!
-//! *Lost* counts as Jepsen does: acknowledged, and not in the set at the end. The write of a paused worker leaves out more
-//! elements than that: the write of a holder that had read the set just before brings some of them back, and loses the
-//! paused worker's own addition.
+//! *Lost* counts elements as Jepsen does: those that were acknowledged but are not in the set at the end. The
+//! write of a paused worker leaves out more elements. Another holder that had read the set just before then
+//! writes some of them back, and so loses the addition of the paused worker.
 
 use super::{Mode, store::Set};
 use crate::harness::Point;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// A pause, and the element that the paused worker was adding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
-    /// [`Point::Read`], before the check of the lease, or [`Point::Checked`], after it.
+    /// [`Point::Read`] for a pause before the check of the lease, or [`Point::Checked`] for a pause after it.
     pub(super) point: Point,
     pub(super) element: u64,
 }
@@ -21,27 +21,27 @@ pub(super) struct Pause {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Outcome {
     mode: Mode,
-    /// Additions that the store acknowledged, by the workers' journals.
+    /// The number of additions that the store acknowledged, according to the workers' journals.
     acknowledged: usize,
-    /// Those of them that are not in the set at the end.
+    /// The number of acknowledged additions that are not in the set at the end.
     lost: usize,
-    /// Writes that the store refused.
+    /// The number of writes that the store refused.
     refused: usize,
-    /// Writes that a worker left out because the check failed.
+    /// The number of writes that a worker left out because the check of its lease failed.
     skipped: usize,
-    /// Pauses between the read and the check.
+    /// The pauses between the read and the check.
     before_check: Pauses,
-    /// Pauses between the check and the write.
+    /// The pauses between the check and the write.
     after_check: Pauses,
 }
 
-/// Pauses of one kind.
+/// The pauses of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 struct Pauses {
     pauses: usize,
-    /// Those of them that lost something.
+    /// The number of these pauses that lost elements.
     losing: usize,
-    /// The elements that the writes after them left out.
+    /// The number of elements that the writes after these pauses left out.
     lost: usize,
 }
 
@@ -72,7 +72,7 @@ impl Outcome {
         }
     }
 
-    /// The difference between the outcome and what it must be.
+    /// Returns the violation, if the outcome differs from the required one.
     pub(super) fn violation(&self) -> Option<String> {
         let Pauses { pauses: before, lost: lost_before, .. } = self.before_check;
         let Pauses { pauses: after, lost: lost_after, .. } = self.after_check;

@@ -1,4 +1,5 @@
-//! The store that the lock guards: a set that is read and written whole, over TCP, one line a request.
+//! The store that the lock guards: a set that is read and written as a whole, over TCP, with one line per
+//! request.
 //!
 //! The reply to `read TOKEN` is `set E,E,…` or `refused`; the reply to `write TOKEN ELEMENT E,E,…` is `ok` or `refused`.
 
@@ -10,13 +11,13 @@ use std::{
     thread,
 };
 
-/// A set, with the elements that were lost from it.
+/// A set, and the elements that it has lost.
 #[derive(Debug, Default)]
 pub(super) struct Set {
     fences: bool,
     largest: u64,
     elements: BTreeSet<u64>,
-    /// Lost elements, by the element whose write left them out.
+    /// The lost elements, under the element whose write left them out.
     lost: BTreeMap<u64, Vec<u64>>,
     /// The elements of refused writes.
     refused: BTreeSet<u64>,
@@ -28,13 +29,14 @@ impl Set {
         Self { fences, ..Self::default() }
     }
 
-    /// The elements, unless a later holder has read or written them.
+    /// Returns the elements. Returns `None` if the set compares tokens and a later holder has read or written
+    /// it.
     pub(super) fn read(&mut self, token: u64) -> Option<&BTreeSet<u64>> {
         self.admits(token).then_some(&self.elements)
     }
 
-    /// Replaces the elements, unless a later holder has read or written them. The token is compared and the set written
-    /// under one lock.
+    /// Replaces the elements. Does nothing if the set compares tokens and a later holder has read or written
+    /// it. The same mutex covers the comparison of the token and the write.
     pub(super) fn write(&mut self, token: u64, added: u64, elements: BTreeSet<u64>) -> bool {
         if !self.admits(token) {
             self.refused.insert(added);
@@ -56,17 +58,17 @@ impl Set {
             || self.lost.values().any(|lost| lost.contains(&added))
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub(super) fn elements(&self) -> &BTreeSet<u64> {
         &self.elements
     }
 
-    /// The number of elements that the write of `added` left out.
+    /// Returns the number of elements that the write of `added` left out.
     pub(super) fn lost_by(&self, added: u64) -> usize {
         self.lost.get(&added).map_or(0, Vec::len)
     }
 
-    /// The number of refused writes.
+    /// Returns the number of refused writes.
     pub(super) fn refused(&self) -> usize {
         self.refused.len()
     }
@@ -135,12 +137,12 @@ fn reply(line: &str, set: &mut Set) -> Option<String> {
     }
 }
 
-/// The elements as text.
+/// Returns the elements as text.
 pub(super) fn join(elements: &BTreeSet<u64>) -> String {
     elements.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The reverse of [`join`].
+/// Parses the text that [`join`] returns.
 pub(super) fn split(text: &str) -> Option<BTreeSet<u64>> {
     text.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().ok()).collect()
 }
@@ -149,7 +151,8 @@ pub(super) fn split(text: &str) -> Option<BTreeSet<u64>> {
 mod tests {
     use super::*;
 
-    /// The holder of token 1 reads and is paused; the holder of token 2 reads and adds 20; the first one resumes.
+    /// The holder of token 1 reads and is paused. The holder of token 2 reads, and adds 20. Then the holder
+    /// of token 1 continues.
     fn overtaken(fences: bool) -> Set {
         let mut set = Set::new(fences);
         let mut first = set.read(1).expect("the first").clone();

@@ -14,7 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// The time that a worker thinks between the read and the check, and between the check and the write.
+/// The time that a worker waits between the read and the check, and between the check and the write.
 const THINKS: Duration = Duration::from_millis(25);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,8 @@ pub(crate) struct Task {
     pub(crate) store: u16,
 }
 
-/// Locks, reads, adds, writes and releases, again and again.
+/// Acquires the lock, reads the set, adds an element, writes the set, and releases the lock,
+/// repeatedly.
 pub(crate) async fn work(
     Task { mode, store }: &Task,
     assignment: &Assignment,
@@ -56,14 +57,14 @@ pub(crate) async fn work(
                 reached(Point::Acknowledged, element);
             }
         }
-        // A worker that has lost its lease has nothing to release, which does not matter here.
+        // A worker that has lost its lease has nothing to release. That does not matter here.
         let _ = lease.release().await;
         think(env).await;
     }
     Ok(())
 }
 
-/// Waits for a random time, so that workers are not in step.
+/// Waits for a random time, so that the workers do not act at the same moments.
 async fn think(env: &Env) {
     env.sleep(THINKS / 2 + env.random_below(THINKS)).await;
 }

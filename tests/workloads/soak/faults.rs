@@ -1,10 +1,11 @@
-//! The faults of the soak: a deck of all kinds, shuffled by the seed and dealt to its end, so that each kind occurs.
+//! The faults of the soak test. The seed shuffles a list of all kinds of faults, the deck. The test uses the
+//! whole deck before it shuffles again, so each kind occurs.
 
 use crate::harness::NodeFault;
 use quorate_testkit::{proxy::Directions, sim::SeedRng};
 use std::time::Duration;
 
-/// A worker that a fault is for.
+/// The worker that a fault is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Leader,
@@ -17,9 +18,9 @@ pub(super) enum Action {
     Kill(Target),
     Terminate(Target),
     Stop(Target),
-    /// Kills the leader when it begins to run a job; it starts again after a second.
+    /// Kills the leader when it begins to run a job; the worker starts again after a second.
     KillLeaderInRun,
-    /// Stops the leader when it begins to run a job, for so long.
+    /// Stops the leader when it begins to run a job, for this time.
     StopLeaderInRun(Duration),
     ResumeWorkers,
     StartWorkers,
@@ -33,7 +34,7 @@ pub(super) struct Fault {
     pub(super) actions: Vec<(Duration, Action)>,
 }
 
-/// Faults that may overlap, and the time after the last of them without a fault.
+/// Faults that may overlap, and the time without faults after the last of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Episode {
     pub(super) faults: Vec<Fault>,
@@ -42,7 +43,7 @@ pub(super) struct Episode {
 
 /// The random choices of one fault.
 struct Choice<'a> {
-    /// When the fault begins, and when it ends.
+    /// The time at which the fault begins, and the time at which it ends.
     at: Duration,
     until: Duration,
     worker: Target,
@@ -55,18 +56,18 @@ struct Choice<'a> {
 type Actions = Vec<(Duration, Action)>;
 
 impl Choice<'_> {
-    /// A worker is hit and started or resumed again.
+    /// Returns the actions that hit a worker or a server, and later end the fault.
     fn then(self, hit: Action, end: Action) -> Actions {
         vec![(self.at, hit), (self.until, end)]
     }
 
-    /// One server is hit.
+    /// Returns the actions of a fault of one server.
     fn one(self, fault: NodeFault, end: NodeFault) -> Actions {
         let node = self.node;
         self.then(Action::Node(node, fault), Action::Node(node, end))
     }
 
-    /// So many servers that follow each other are hit, from the chosen one on.
+    /// Returns the actions of a fault of `count` adjacent servers, beginning with the chosen server.
     fn each(self, count: usize, fault: NodeFault, end: Option<NodeFault>) -> Actions {
         let nodes = (0..count).map(|n| (self.node + n) % self.nodes);
         let of = |node| {
@@ -91,7 +92,8 @@ impl Choice<'_> {
         stops.chain([(self.until, Action::ResumeWorkers)]).collect()
     }
 
-    /// The leases of the stopped workers are valid for more than another second, and no node remembers them.
+    /// Stops two workers and flushes all nodes. The leases of the stopped workers stay valid for more than
+    /// another second, although no node remembers them.
     fn holders_stopped_all_flushed(self) -> Actions {
         let stops = [(self.at, Action::Stop(Target::Leader)), (self.at, Action::Stop(self.worker))];
         let at = self.at + Duration::from_millis(50);
@@ -149,10 +151,10 @@ const KINDS: [Kind; 23] = [
     ("connection severed within a reply", |c| c.reply_cut()),
 ];
 
-/// The kinds that a deck holds twice: the end of the leader is what most checks are about.
+/// The kinds that a deck contains twice, because most checks are about the end of a leader.
 const TWICE: [usize; 2] = [0, 3];
 
-/// Deals faults.
+/// Hands out the faults one after the other.
 #[derive(Debug)]
 pub(super) struct Deck {
     rng: SeedRng,
@@ -166,7 +168,7 @@ impl Deck {
         Self { rng: SeedRng::new(seed, "faults"), cards: Vec::new(), workers, nodes }
     }
 
-    /// The next episode.
+    /// Returns the next episode.
     pub(super) fn episode(&mut self) -> Episode {
         let count = self.rng.number(1..=4);
         let faults = (0..count).map(|_| {
@@ -174,7 +176,8 @@ impl Deck {
             Fault { kind: KINDS[kind].0, actions: self.actions(kind) }
         });
         let faults = faults.collect();
-        // Long enough for a quarantine to end and for every bound of liveness; or hardly any time.
+        // The calm is either long enough for a quarantine to end and for every limit of the liveness check,
+        // or very short.
         let calm =
             if self.rng.chance(350) { self.rng.millis(11_500..=14_000) } else { self.rng.millis(500..=3000) };
         Episode { faults, calm }

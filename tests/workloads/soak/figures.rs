@@ -6,7 +6,7 @@ use quorate::env::BootTime;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Counters and measurements of a soak.
+/// The counters and measurements of a soak test.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) locks: usize,
@@ -15,19 +15,20 @@ pub(super) struct Figures {
     lost: usize,
     stalls: usize,
     pub(super) faults: BTreeMap<&'static str, usize>,
-    /// From a leader's crash to the next leader, where a majority of nodes could vote all the time.
+    /// The times from a leader's crash to the next leader, if a majority of nodes could vote the
+    /// whole time.
     after_crash: Durations,
-    /// The same from a leader's SIGTERM.
+    /// The times from a leader's SIGTERM to the next leader, under the same condition.
     after_sigterm: Durations,
-    /// From the last event of a valid term to the next leader, whatever happened.
+    /// The times from the last event of a valid term to the next leader, in all cases.
     without_leader: Durations,
-    /// From the notice to step down to the end of validity.
+    /// The times from the notice to step down to the end of validity.
     notice: Durations,
-    /// From SIGTERM to the end of the process.
+    /// The times from SIGTERM to the end of the process.
     pub(super) to_end: Durations,
     /// The largest resident memory of any worker, in KiB.
     pub(super) memory: u64,
-    /// The most that the checks held at once.
+    /// The largest number of entries that the checks held at the same time.
     pub(super) held: usize,
     led_until: BootTime,
     ended: Option<(BootTime, bool)>,
@@ -35,7 +36,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// The leader was killed, or received SIGTERM.
+    /// Notes that the leader was killed, or that it received SIGTERM.
     pub(super) fn leader_ends(&mut self, at: BootTime, crash: bool) {
         self.ended = Some((at, crash));
     }
@@ -73,7 +74,7 @@ impl Figures {
         }
     }
 
-    /// Forgets leases of processes that could not report their end.
+    /// Removes leases of processes that could not report their end.
     pub(super) fn prune(&mut self, now: BootTime) {
         self.until.retain(|_, until| *until + Duration::from_secs(30) > now);
     }

@@ -1,11 +1,11 @@
-//! Everything at once on real servers: worker processes with locks, an election with two scheduled jobs, and claims on a
-//! stream of messages; five Redis servers behind proxies; random faults, which a seed fixes. Every invariant is checked
-//! while it runs.
+//! A soak test of all features at the same time. Worker processes use locks, an election with two scheduled
+//! jobs, and claims on a stream of messages. Five Redis servers run behind proxies. A seed determines the
+//! random faults. Every invariant is checked during the run.
 //!
 //! # What is not guaranteed
 //!
-//! What a process believes is known from its checks, every 50 ms and around each action: two beliefs that overlap for less
-//! may escape.
+//! Each process reports every 50 ms, and around each action, whether it believes that it holds a resource. If
+//! two processes believe so for a shorter time, the checks may miss it.
 
 mod faults;
 mod figures;
@@ -29,15 +29,15 @@ use std::{
 const WORKERS: usize = 4;
 /// The TTL of every lease, term and claim.
 const TTL: Duration = Duration::from_secs(2);
-/// The time between two rounds of the director, without events.
+/// The longest wait for events in one round of the director.
 const STEP: Duration = Duration::from_millis(10);
-/// The most events that are read before the agenda is checked again.
+/// The largest number of events that are read before the agenda is checked again.
 const EVENTS: usize = 500;
-/// The time between two judgements.
+/// The time between two judgements of the checks.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// The time that a worker may take to end: its grace period, a completion that is retried for a TTL, and a busy machine.
 const TO_END: Duration = Duration::from_secs(6);
-/// The time until everything is done once all faults have ended.
+/// The time that the workers may take to complete everything once all faults have ended.
 const TO_DRAIN: Duration = Duration::from_secs(45);
 /// The time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
 }
 
 struct Soak {
-    // First, so that workers are dropped before their servers.
+    // Declared first, so that workers are dropped before their servers.
     director: Director,
     servers: Servers,
     seed: u64,
@@ -65,7 +65,7 @@ struct Soak {
     /// The actions to come, in order, each with the kind of fault that begins with it.
     agenda: BTreeMap<(BootTime, u64), (Option<&'static str>, Action)>,
     planned: u64,
-    /// The action on the leader once it begins to run a job.
+    /// The planned action on the leader, which happens once the leader begins to run a job.
     ambush: Option<Action>,
     next_episode: BootTime,
     figures: Figures,
@@ -74,7 +74,7 @@ struct Soak {
     progress_at: BootTime,
 }
 
-/// The invariants.
+/// The invariants to check.
 struct Checks {
     exclusion: Exclusion,
     fencing: Fencing,
@@ -94,7 +94,7 @@ impl Checks {
 impl Soak {
     fn start(options: &Options) -> Self {
         let (seed, workers) = (options.seed(), options.workers.unwrap_or(WORKERS));
-        // The servers of every other seed keep an append-only file, so that a restart is no loss of data.
+        // The servers of every other seed keep an append-only file, so a restart loses no data.
         let durable = !seed.is_multiple_of(2);
         let servers = Servers::start(options.servers, durable, Network::Shared);
         let (wall, now) = (SystemWorld.wall(), SystemWorld.now());
@@ -145,14 +145,14 @@ impl Soak {
     }
 
     fn plan_episode(&mut self, now: BootTime) {
-        // A worker may have ended late in the episode before.
+        // A worker may have ended late, in the episode before. It is started again.
         self.act(None, Action::StartWorkers);
         let Episode { faults, calm } = self.deck.episode();
         let mut last = now;
         for Fault { kind, actions } in faults {
             let mut kind = Some(kind);
             for (after, action) in actions {
-                // The first action of a fault counts it.
+                // The fault is counted once, with its first action.
                 self.plan(now + after, kind.take(), action);
                 last = last.max(now + after);
             }
@@ -174,7 +174,7 @@ impl Soak {
         self.act(None, Action::StartWorkers);
         self.director.truth_mut().disturb(SystemWorld.now());
         let due = SystemWorld.now();
-        // What is due now may start a little later, and the lease of a crashed holder ends by itself.
+        // The ticks that are due now may start a little later. The lease of a crashed holder ends by itself.
         let (least, most) = (due + TTL * 2, due + TO_DRAIN);
         let done = |checks: &mut Checks| checks.claims.all_done(due) && checks.ticks.decided(due);
         while SystemWorld.now() < least || (SystemWorld.now() < most && !done(&mut self.checks)) {
@@ -184,7 +184,7 @@ impl Soak {
         director.end(TO_END, |director, who, entry| take(director, figures, checks, who, entry));
         let mut found = checks.claims.finish(due);
         found.extend(checks.ticks.finish(due, director.truth()));
-        // No event can arrive any more.
+        // No event can arrive any more. The checks settle everything up to this later time.
         let end = SystemWorld.now() + HORIZON * 2;
         found.extend(checks.exclusion.settle(end, director.truth()));
         found.extend(checks.step_down.settle(end, director.truth()));
@@ -205,7 +205,7 @@ impl Soak {
         Report { figures, violations: self.director.into_violations() }
     }
 
-    /// Reads events, and judges now and then.
+    /// Reads events, and judges them at intervals.
     fn step(&mut self) {
         for (_, took) in self.director.ended(TO_END) {
             self.figures.to_end.add(took);
@@ -305,7 +305,7 @@ impl Soak {
         at.is_some()
     }
 
-    /// Hits the leader, which has just begun to run a job, if that was planned.
+    /// Carries out the planned action, if there is one, on the leader that has just begun to run a job.
     fn spring_ambush(&mut self, who: Who) {
         let (end, after) = match self.ambush.take() {
             Some(Action::StopLeaderInRun(time)) if self.director.stop(who.member).is_some() => {
@@ -321,7 +321,7 @@ impl Soak {
         self.plan(now + after, None, end);
     }
 
-    /// The keys that no worker holds any more, once the last lease must have ended.
+    /// Returns the keys that are left although the last lease must have ended.
     fn leftovers(&self) -> Vec<String> {
         let give_up = SystemWorld.now() + TTL + Duration::from_secs(1);
         loop {

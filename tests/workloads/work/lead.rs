@@ -1,4 +1,4 @@
-//! Campaigns for the leadership, and runs jobs while it leads.
+//! A worker that campaigns for the leadership, and runs jobs while it leads.
 
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
 use crate::harness::{Event, Journal, LeaseLog};
@@ -15,33 +15,34 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const GROUP: &str = "workload";
 /// The name of the election in journals.
 pub(crate) const TERM: &str = "election/workload";
-/// The job of the soak of which each tick starts at most once.
+/// The job of the soak test with at-most-once delivery: each tick starts at most once.
 pub(crate) const AT_MOST_ONCE: &str = "at-most-once";
-/// The job of the soak of which each tick starts until it is done.
+/// The job of the soak test with at-least-once delivery: each tick starts until it is done.
 pub(crate) const AT_LEAST_ONCE: &str = "at-least-once";
 /// The time between two ticks of a job.
 pub(crate) const TICK_EVERY: Duration = Duration::from_secs(1);
-/// The age of the oldest tick that a catch-up run is for.
+/// The age of the oldest tick that gets a catch-up run.
 pub(crate) const CATCH_UP: Duration = Duration::from_secs(60);
-/// The newest entries of a job's history that are checked.
+/// The number of newest entries of a job's history that are checked.
 pub(crate) const HISTORY: usize = 100;
 
-/// A job of every worker.
+/// A kind of job that every worker registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobKind {
     pub(crate) name: &'static str,
     pub(crate) delivery: Delivery,
-    /// The duration of a run, and of every eighth run.
+    /// The usual duration of a run, and the duration of every eighth run.
     pub(crate) takes: [Duration; 2],
 }
 
-/// The jobs of the soak: some runs are active when a fault occurs.
+/// The jobs of the soak test. Some of their runs are active when a fault occurs.
 pub(crate) const SOAK: &[JobKind] = &[
     job(AT_MOST_ONCE, Delivery::AtMostOnce, [30, 700]),
     job(AT_LEAST_ONCE, Delivery::AtLeastOnce, [30, 700]),
 ];
 
-/// Two jobs of each delivery rule: one whose runs end at once, and one whose runs are often active when a fault occurs.
+/// Two jobs of each delivery rule. The runs of one job end at once, and the runs of the other job are often
+/// active when a fault occurs.
 pub(crate) const GUARANTEES: &[JobKind] = &[
     job("most-quick", Delivery::AtMostOnce, [5, 5]),
     job("most-long", Delivery::AtMostOnce, [450, 450]),
@@ -70,7 +71,7 @@ pub(super) async fn lead(
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
             let (number, unknown) = (term.token().get(), BootTime::default());
-            // A term that has ended already began nothing; the campaign goes on.
+            // A term that has already ended starts no work. The campaign continues.
             let log = LeaseLog::begin(&journal, TERM, number, unknown, || term.remaining());
             let Some(log) = log else { return Ok(()) };
             let leadership = Leadership { term, log };
@@ -87,14 +88,15 @@ pub(super) async fn lead(
     Ok(campaign.until(stop.cancelled()).await?)
 }
 
-/// A term and its log. The campaign drops it when the lease is lost, and before it releases it.
+/// A term and its log. The campaign drops this value when the lease is lost, and before it releases the
+/// lease.
 struct Leadership {
     term: Term,
     log: LeaseLog,
 }
 
 impl Leadership {
-    /// Checks the term until it has ended.
+    /// Checks the term repeatedly until it has ended.
     async fn watch(&self) {
         let Self { term, log } = self;
         while log.check(|| term.remaining()) {
@@ -120,7 +122,7 @@ impl Drop for Leadership {
     }
 }
 
-/// A run, which writes that it was interrupted if it is dropped before it is done.
+/// A run. If it is dropped before it is done, it writes to the journal that it was interrupted.
 pub(crate) struct Run {
     journal: Journal,
     job: Arc<str>,
@@ -163,6 +165,6 @@ fn start_job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
         }
     };
     let job = Job::new(kind.name, every(TICK_EVERY)?, handler).delivery(kind.delivery);
-    // More entries are kept than are checked, since the history is pruned only now and then.
+    // The history keeps more entries than are checked, because it is pruned only at intervals.
     Ok(job.misfire(Misfire::run_all(CATCH_UP)).history(HISTORY * 2))
 }

@@ -1,4 +1,5 @@
-//! Competes for locks: holds most of them for a short time, and some so long that they need extensions.
+//! A worker that competes for locks. It holds most of them for a short time, and some for so long that
+//! they need extensions.
 
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
 use crate::harness::{Journal, LeaseLog};
@@ -77,7 +78,7 @@ async fn hold(
             return await_step_down(env, &log, lease.step_down_token()).await;
         }
         if rng.chance(30) {
-            // The next check shows the result.
+            // The next check of the lease shows the result of the extension.
             let _ = lease.extend().await;
         }
     }
@@ -85,7 +86,7 @@ async fn hold(
         return await_step_down(env, &log, lease.step_down_token()).await;
     }
     if rng.chance(800) {
-        // A release that reached no majority has ended the lease here, too.
+        // A release ends the lease in this worker even if it reached no majority.
         let _ = lease.release().await;
     }
 }

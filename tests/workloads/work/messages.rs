@@ -1,4 +1,4 @@
-//! Sees every message, claims those that no worker has claimed, and handles them.
+//! A worker that sees every message, claims those that no worker has claimed, and handles them.
 
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
 use crate::harness::{Event, Journal, LeaseLog};
@@ -16,25 +16,25 @@ use tokio_util::sync::CancellationToken;
 const MESSAGES: &str = "soak";
 /// The time between two messages.
 const MESSAGE_EVERY: Duration = Duration::from_millis(100);
-/// The time for which a message is known to be done.
+/// The time for which nodes remember that a message is done.
 pub(crate) const RETENTION: Duration = Duration::from_secs(120);
-/// The age of the oldest message that a worker claims that has just started.
+/// The age of the oldest message that a newly started worker claims.
 const OLDEST: Duration = Duration::from_secs(60);
-/// The most messages that are claimed in one request.
+/// The largest number of messages that are claimed in one request.
 const BATCH: usize = 16;
-/// The most messages that are handled at once.
+/// The largest number of messages that a worker handles at the same time.
 const AT_ONCE: usize = 32;
 /// The time between two requests.
 const CLAIM_EVERY: Duration = Duration::from_millis(60);
-/// A message that another worker handles is claimed again after this time at the latest.
+/// The longest time until a message that another worker handles is claimed again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// The time at which a message is sent.
+/// Returns the time at which a message is sent.
 pub(crate) fn sent_at(epoch: BootTime, message: u64) -> BootTime {
     epoch + MESSAGE_EVERY * u32::try_from(message).unwrap_or(u32::MAX)
 }
 
-/// The number of messages that have been sent by `now`.
+/// Returns the number of messages that have been sent by `now`.
 pub(crate) fn sent_by(epoch: BootTime, now: BootTime) -> u64 {
     (now.since(epoch).as_millis() / MESSAGE_EVERY.as_millis()) as u64
 }
@@ -80,7 +80,7 @@ pub(super) async fn handle(
                     let fails = rng.chance(50);
                     env.spawn(async move {
                         let handled = task.run(takes, fails, &stop).await;
-                        // The receiver is gone where the worker ends.
+                        // The receiver no longer exists if the worker is ending.
                         let _ = done.send((message, handled));
                     });
                 }
@@ -88,7 +88,8 @@ pub(super) async fn handle(
                 Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
                     open.put_back(message, env.now() + retry_after.unwrap_or_default().min(AGAIN));
                 }
-                // Too few nodes, or an outcome of a later version: some worker, perhaps this one, tries again.
+                // Too few nodes answered, or the outcome is one of a later version. Some worker, perhaps this
+                // one, tries again.
                 Ok(_) | Err(_) => open.put_back(message, env.now() + AGAIN),
             }
         }
@@ -96,7 +97,8 @@ pub(super) async fn handle(
     }
 }
 
-/// Returns the time that a message takes. Every thirtieth outlives the TTL of its claim, and so needs extensions.
+/// Returns the time that a message takes. Every thirtieth message takes longer than the TTL of its claim, and
+/// so needs extensions.
 fn takes(message: u64, rng: &mut SeedRng) -> Duration {
     if message.is_multiple_of(30) { rng.millis(2200..=3500) } else { rng.millis(2..=60) }
 }
@@ -148,17 +150,18 @@ impl Task {
                 journal.write(Event::MessageDone { message, token, nodes, took });
                 true
             }
-            // Not recorded: the next worker that claims it learns whether it is done.
+            // The completion was not recorded. The next worker that claims the message learns whether it is
+            // done.
             Err(_) => false,
         }
     }
 }
 
-/// The messages that this worker does not know to be done.
+/// The messages that are not done, as far as this worker knows.
 struct Open {
     epoch: BootTime,
     next: u64,
-    /// Each message with the time before which it is not claimed.
+    /// Each message with the time before which this worker does not claim it.
     messages: BTreeMap<u64, BootTime>,
 }
 

@@ -22,13 +22,13 @@ use std::{error::Error, process::ExitCode, time::Duration};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
-/// The work under a lease that is lost at once receives the notice to step down within this time of its end.
+/// The longest time from the sudden loss of a lease until its work receives the notice to step down.
 pub(crate) const NOTIFIED: Duration = Duration::from_secs(1);
 /// The grace period of work after the notice to step down.
 const GRACE: Duration = Duration::from_millis(400);
 /// The time between two checks of a lease by its holder.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-/// The period of the pulse, and the delay of a beat that means that the process was not scheduled.
+/// The interval of the pulse. A beat that is late by this time means that the process was not scheduled.
 const BEAT: Duration = Duration::from_millis(20);
 const STALLED: Duration = Duration::from_millis(100);
 
@@ -37,25 +37,27 @@ pub(crate) type Failure = Box<dyn Error>;
 /// The work of a plan, with its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// Competes for locks, runs jobs while it leads, handles messages, of which the first was sent at `epoch`.
+    /// Competes for locks, runs jobs while it leads, and handles messages. The first message was sent at
+    /// `epoch`.
     Soak { epoch: u64 },
     /// Runs jobs while it leads.
     Jobs,
-    /// Runs the jobs that are placed on any worker.
+    /// Runs the jobs with any-worker placement.
     AnyWorker(any_worker::Settings),
     /// Runs many jobs that do nothing.
     Load(guarantees::load::Settings),
-    /// Reads a set, adds an element, writes the set back, under a lock.
+    /// Under a lock: reads a set, adds an element, and writes the set back.
     Lock(lock::worker::Task),
     /// Claims messages and commits their effects.
     Effects(effects::worker::Task),
-    /// Acquires and releases one lease again and again.
+    /// Acquires and releases one lease repeatedly.
     Handover(handover::contender::Task),
 }
 
 /// Runs a worker process.
 pub(crate) fn main(assignment: &Assignment) -> ExitCode {
-    // A worker that is paused must be paused as a whole: one thread. Where time is measured: threads as in a service.
+    // A worker that is paused must be paused as a whole, so it has one thread. A worker whose times are
+    // measured has several threads, as in a service.
     let measured = matches!(assignment.work, Work::Load(_) | Work::Handover(_));
     let mut builder = if measured { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     let runtime = builder.enable_all().build().expect("a runtime");
@@ -111,15 +113,15 @@ async fn jobs(assignment: &Assignment, quorum: &Quorum, journal: &Journal) -> Re
     led.and(ended)
 }
 
-/// Writes, after the end of a lease, that its work received the notice to step down. Writes nothing if the notice does not
-/// come in time.
+/// Writes, after the end of a lease, that its work received the notice to step down. Writes nothing if the
+/// notice does not arrive in time.
 async fn await_step_down(env: &Env, log: &LeaseLog, step_down: &CancellationToken) {
     if env.before(env.now() + NOTIFIED, step_down.cancelled()).await.is_some() {
         log.step_down();
     }
 }
 
-/// Cancels `stop` at SIGTERM or at the end of the director.
+/// Cancels `stop` at SIGTERM, or when the director ends.
 async fn until_told_to_end(stop: &CancellationToken) -> Result<(), Failure> {
     let _stop = stop.clone().drop_guard();
     let told = told_to_end()?;
@@ -130,7 +132,7 @@ async fn until_told_to_end(stop: &CancellationToken) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes when this process was not scheduled.
+/// Writes to the journal each time in which this process was not scheduled.
 async fn pulse(journal: &Journal, stop: &CancellationToken) {
     let mut last = journal.now();
     while !stop.is_cancelled() {

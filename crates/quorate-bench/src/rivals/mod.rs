@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Rslock,
     /// Quorate's script calls on raw sockets, without logic.
     Limit,
-    /// `SET NX PX`, and a script that compares and deletes, on raw sockets.
+    /// The command `SET NX PX`, and a script that compares and deletes, on raw sockets.
     Bare,
 }
 
@@ -101,7 +101,7 @@ impl Rival {
     pub(crate) async fn release(&self, held: HeldLock) {
         match (self, held) {
             (Self::Quorate(_), HeldLock::Quorate(lease)) => {
-                // Too few nodes may confirm in time; the lease is over nevertheless.
+                // Too few nodes may confirm the release in time. The lease has ended nevertheless.
                 let _ = lease.release().await;
             }
             (Self::Rslock(rslock), HeldLock::Rslock(lock)) => rslock.release(&lock).await,
@@ -120,7 +120,8 @@ pub(crate) struct Cycles {
     pub(crate) failed: u64,
 }
 
-/// Runs `tasks` tasks that acquire and release a resource each, until `length` has passed.
+/// Runs `tasks` tasks, each of which acquires and releases its own resource, until `length` has
+/// passed.
 pub(crate) async fn cycle(rival: &Arc<Rival>, tasks: usize, length: Duration) -> Cycles {
     let until = now() + length;
     let task = |number: usize| {

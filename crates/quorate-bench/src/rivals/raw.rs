@@ -1,6 +1,6 @@
-//! A task for each node on a raw socket. Requests that have gathered are sent in one write, and a call
-//! returns at quorum. It has no timeouts, no trust, no reconnects and no renewal: it is the remaining cost
-//! when all logic is removed.
+//! A rival with one task for each node on a raw socket. Waiting requests are sent in one write, and a call
+//! returns once a majority has answered. This rival has no timeouts, no trust, no reconnects and no
+//! renewal, so it measures the cost that remains without any logic.
 
 mod wire;
 
@@ -23,7 +23,7 @@ use wire::RawConnection;
 pub(crate) enum Dialect {
     /// The script calls of Quorate's own encoder.
     Quorate,
-    /// `SET NX PX`, and a script that compares and deletes.
+    /// The command `SET NX PX`, and a script that compares and deletes.
     Bare,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Raw {
     config: QuorumConfig,
 }
 
-/// A lock that is held, with its owner token.
+/// A held lock, with its owner token.
 pub(crate) struct Signed {
     resource: Resource,
     owner: Owner,

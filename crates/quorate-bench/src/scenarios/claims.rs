@@ -1,4 +1,4 @@
-//! Many message ids: one by one, in batches, and with a rival.
+//! Claims of many message ids: one by one, in batches, and with a rival.
 
 use super::cycles::runtime;
 use crate::{
@@ -20,12 +20,13 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     runtime(1)?.block_on(measure(plan, servers))
 }
 
-/// Ids per second, one figure for each round.
+/// The rates in ids per second, one for each round.
 #[derive(Default)]
 struct Rates {
     singly: Vec<f64>,
     batches: Vec<f64>,
-    /// The processor time for each id, in microseconds: of this process, and of the servers together.
+    /// The processor time for each id, in microseconds: that of this process, and that of the servers
+    /// together.
     ours: Vec<f64>,
     theirs: Vec<f64>,
     counted: Vec<f64>,
@@ -87,8 +88,8 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Ids per second on one server, which has a core to itself on a machine with two, and the longest time for
-/// which it served no other client.
+/// The ids per second on one server, and the longest time for which that server served no other client. On
+/// a machine with two cores, the server has one core to itself.
 struct SingleServer {
     singly: Vec<f64>,
     batches: Vec<f64>,
@@ -144,7 +145,8 @@ async fn singly(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     Ok(ids.len() as f64 / now().since(began).as_secs_f64())
 }
 
-/// An id that was not claimed in time on a busy machine is claimed again, as a consumer would.
+/// Claims ids in batches. An id that was not claimed in time on a busy machine is claimed again, as a
+/// consumer would do.
 async fn batches(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     let (count, began) = (ids.len(), now());
     let mut open = ids;

@@ -10,10 +10,10 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Warm-up before each round, so that no round measures how idle tasks wake.
+/// The warm-up before each round. Without it, a round would also measure how idle tasks wake up.
 pub(super) const WARM: Duration = Duration::from_millis(50);
 
-/// One rival on a runtime of its own, and the results of its rounds.
+/// One rival on its own runtime, and the results of its rounds.
 struct Lane {
     kind: Kind,
     rival: Arc<Rival>,
@@ -77,7 +77,8 @@ fn speed(lane: &Lane) -> Spread {
     Spread::of(lane.rounds.iter().map(|round| round.cycles_a_second))
 }
 
-/// Computed round by round: both rivals had the same load in a round.
+/// Returns the ratio of two rivals, computed for each round, because both rivals had the same load
+/// in a round.
 fn ratio(lanes: &[Lane], to: Kind, figure: impl Fn(&Round) -> f64) -> Spread {
     let rounds = |kind| lanes.iter().find(|lane| lane.kind == kind).map_or(&[][..], |lane| &lane.rounds);
     let pairs = rounds(Kind::Quorate).iter().zip(rounds(to));
@@ -94,7 +95,7 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
     }
     for turn in 0..plan.rounds {
         for place in 0..lanes.len() {
-            // The order rotates, so that no rival always follows the same one.
+            // The order rotates, so that no rival always runs after the same other rival.
             let count = lanes.len();
             let lane = &mut lanes[(place + turn) % count];
             let round = lane.runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The time from a holder's release to the next acquire, while others wait.
+//! The time from a holder's release to the next acquire, while other contenders wait.
 
 use super::cycles::runtime;
 use crate::{
@@ -14,10 +14,11 @@ use std::{
     time::Duration,
 };
 
-/// The time for which each contender holds: long enough for all others to be waiting.
+/// The time for which each contender holds the lock. It is long enough for all other contenders to
+/// begin to wait.
 const HOLD: Duration = Duration::from_millis(10);
 
-/// The start of the last release, and the time from there to each next acquire.
+/// The start of the last release, and the times from a release to the next acquire.
 #[derive(Default)]
 struct Baton {
     released: Option<BootTime>,
@@ -38,7 +39,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Each contender is a worker of its own, with connections of its own.
+/// Measures Quorate. Each contender is a separate worker with its own connections.
 async fn ours(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Samples, String> {
     let baton = Arc::new(Mutex::new(Baton::default()));
     let resource = format!("hand-over-{contenders}");
@@ -65,7 +66,7 @@ async fn contend(
         env.sleep(HOLD).await;
         given(&baton);
         lease.release().await.map_err(|error| error.to_string())?;
-        // A contender that is already waiting goes first.
+        // The pause lets a contender that is already waiting acquire first.
         env.sleep(HOLD / 2).await;
     }
     quorum.close().await;
@@ -82,7 +83,7 @@ async fn rslocks(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Sa
         let env = quorate::env::Env::system();
         tasks.push(spawn(async move {
             while baton.lock().unwrap_or_else(PoisonError::into_inner).gaps.len() < enough {
-                // It waits by retrying without limit.
+                // The rival waits by retrying without a limit.
                 let Ok(guard) = manager.acquire(&*resource, TTL).await else { continue };
                 taken(&baton);
                 env.sleep(HOLD).await;

@@ -13,10 +13,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// The TTL of a leader that crashes, for which its successor waits.
+/// The TTL of a leader that crashes. Its successor must wait until this TTL ends.
 const CRASH_TTL: Duration = Duration::from_secs(2);
 
-/// The time of an election, and the token that makes the leader resign.
+/// The time of an election, and the token whose cancellation makes the leader resign.
 type Elected = (BootTime, CancellationToken);
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -31,7 +31,8 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Two candidates alternate: the leader's campaign is shut down, and then it campaigns again.
+/// Lets two candidates alternate: the campaign of the leader is shut down, and then the same candidate
+/// campaigns again.
 async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let (elected, mut elections) = mpsc::unbounded_channel::<Elected>();
     let over = CancellationToken::new();
@@ -42,7 +43,7 @@ async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
         tasks.push(spawn(async move {
             while !over.is_cancelled() {
                 campaign_once(&quorum, "succession", TTL, &elected, over.child_token()).await?;
-                // Gives the other candidate time to win first.
+                // The sleep gives the other candidate time to win first.
                 quorum.env().sleep(Duration::from_millis(20)).await;
             }
             quorum.close().await;
@@ -58,7 +59,7 @@ async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
         if let Some(resigned) = resigned {
             gaps.add(resigned.until(at));
         }
-        // Long enough for the other candidate to wait.
+        // The sleep is long enough for the other candidate to begin to wait.
         quorate::env::Env::system().sleep(Duration::from_millis(50)).await;
         resigned = Some(now());
         resign.cancel();
@@ -68,8 +69,8 @@ async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     Ok(gaps)
 }
 
-/// Drops the whole runtime of a leader at once, its network first, so that it sends nothing more. Measures
-/// how long after the expiry of its key the waiting candidate is elected.
+/// Drops the whole runtime of a leader at once, its network first, so that the leader sends nothing more.
+/// Measures the time from the expiry of the leader's key to the election of the waiting candidate.
 fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let mut beyond = Samples::default();
     let successor = runtime(2)?;
@@ -90,7 +91,7 @@ fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
                 elections.recv().await.ok_or_else(|| "no candidate was elected".to_owned())
             })?;
         drop(first);
-        // This runtime is not polled any more: the process is stopped, and its key expires.
+        // From here on this runtime is not polled. The leader is stopped, and its key expires.
         let (elected, mut elections) = mpsc::unbounded_channel();
         let at =
             successor.block_on(async {
@@ -129,7 +130,7 @@ fn expiry(servers: &Servers, group: &str) -> Result<BootTime, String> {
     Ok(ends[ends.len() / 2])
 }
 
-/// Campaigns for `group` until `resign` is cancelled. Each election is reported with that token.
+/// Campaigns for `group` until `resign` is cancelled. Reports each election with that token.
 async fn campaign_once(
     quorum: &Quorum,
     group: &str,

@@ -1,4 +1,4 @@
-//! A long ledger: sealed by a new leader, and pruned.
+//! A long ledger, which a new leader seals and prunes.
 
 use super::cycles::runtime;
 use crate::{
@@ -32,7 +32,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let all = quorum(servers.urls(), "bench-ledger").await?;
     let mut rows = seal_and_prune_on(&all, plan, servers).await?;
-    // On a machine with two cores, one server has a core to itself.
+    // On a machine with two cores, this one server has a core to itself.
     let one = quorum_of_one(&servers.urls()[0], "bench-ledger").await?;
     let alone = seal_and_prune_on(&one, plan, servers).await?;
     rows.extend(alone.into_iter().map(|row| row.named("one server alone: ")));
@@ -50,8 +50,8 @@ async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> R
     let ticks = (0..ticks)
         .map(|n| (format!("tick/nightly-report-00007/{:020}", begin + n * APART), begin + n * APART, TICK));
     fill(&ledger, rows.chain(ticks)).await?;
-    // Records that a majority has reach the other servers shortly after: all servers are asked for
-    // everything.
+    // Records that a majority has confirmed reach the other servers shortly afterwards: every record is
+    // sent to all servers.
     servers.clear_slow_calls()?;
     let error = |error: quorate::ledger::LedgerError| error.to_string();
     let (mut seals, mut least) = (Samples::default(), usize::MAX);

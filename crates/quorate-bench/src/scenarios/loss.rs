@@ -56,7 +56,7 @@ async fn one_stop(plan: &Plan, servers: &Servers, stop: usize) -> Result<Vec<Obs
         let lock = quorum.lock(format!("loss-{stop}-{number}")).ttl(TTL);
         leases.push(lock.acquire().await.map_err(|error| error.to_string())?);
     }
-    // At some point within a renewal period, another one at each stop.
+    // Each stop happens at a different moment within a renewal period.
     quorum.env().sleep(TTL / 3 + TTL / 3 * u32::try_from(stop % 10).unwrap_or(0) / 10).await;
     let holders: Vec<_> = leases.into_iter().map(|lease| spawn(hold(lease))).collect();
     let which = [0, 1, 2].map(|server| (server + stop) % servers.urls().len());
@@ -74,7 +74,7 @@ async fn one_stop(plan: &Plan, servers: &Servers, stop: usize) -> Result<Vec<Obs
 async fn hold(lease: Lease) -> Observed {
     lease.step_down_token().cancelled().await;
     let at = now();
-    // After the step-down nothing is extended: this end of validity is final.
+    // After the step-down the lease is not extended, so this end of validity is final.
     let until = lease.valid_until();
     lease.lost_token().cancelled().await;
     let lost = now();

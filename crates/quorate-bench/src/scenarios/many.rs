@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The number of concurrent acquires.
 const CONCURRENT: usize = 64;
-/// The longest wait for one acquire: the machine may be busy.
+/// The longest wait for one acquire, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -29,10 +29,11 @@ async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     }
     let before = resident();
     let leases = acquire(&quorum, plan, "many", plan.leases).await?;
-    // The handles belong to the caller, but count as part of a lease.
+    // The handles belong to the caller, but their memory counts as part of the leases.
     let bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
     let env = quorum.env();
-    // Each lease has to be renewed once first: until then it is in the state after the acquire.
+    // Each lease must be renewed once before the measurement. Until then it is in the state after
+    // its acquire.
     env.sleep(plan.leases_ttl / 2).await;
     let (began, spent, theirs) = (now(), cpu(), servers.cpu()?);
     env.sleep(plan.held_for).await;

@@ -1,4 +1,4 @@
-//! The scenarios, each in a file of its own.
+//! The scenarios, with one file each.
 
 mod claims;
 mod cycles;
@@ -15,7 +15,7 @@ use crate::{plan::Plan, report::Row, servers::Servers};
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Set if it sends SIGSTOP to servers.
+    /// Set if the scenario sends SIGSTOP to servers.
     pub(crate) stops_servers: bool,
     pub(crate) run: fn(&Plan, &Servers) -> Result<Vec<Row>, String>,
 }

@@ -1,4 +1,4 @@
-//! One server of five is stopped. Measures the cost for clients of the other four.
+//! One of five servers is stopped. Measures the cost for clients of the other four servers.
 
 use super::cycles::{self, runtime};
 use crate::{
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The server that is stopped.
 const STOPPED: usize = 2;
 
-/// A rival's acquires, healthy and with one server stopped, round by round.
+/// The acquires of a rival in each round: with all servers, and with one server stopped.
 struct Turns {
     healthy: Vec<Samples>,
     stopped: Vec<Samples>,
@@ -40,7 +40,8 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Alternates healthy and stopped rounds, so that other work on the machine affects both.
+/// Alternates rounds with all servers and rounds with a stopped server, so that other work on the machine
+/// affects both.
 fn measure(plan: &Plan, servers: &Servers, kind: Kind, tasks: usize) -> Result<Turns, String> {
     let runtime = runtime(1)?;
     let rival = Arc::new(runtime.block_on(kind.start(servers.urls()))?);
@@ -49,10 +50,11 @@ fn measure(plan: &Plan, servers: &Servers, kind: Kind, tasks: usize) -> Result<T
         runtime.block_on(cycle(&rival, tasks, cycles::WARM));
         turns.healthy.push(runtime.block_on(cycle(&rival, tasks, plan.round)).acquires);
         servers.stop(STOPPED);
-        // From the first moment on, when the clients do not know yet that the server is silent.
+        // The measurement begins at once, while the clients do not know yet that the server does not answer.
         let stopped = runtime.block_on(cycle(&rival, tasks, plan.round)).acquires;
         servers.resume(STOPPED);
-        // Before the next healthy round the server is connected again, and the requests sent to it have run.
+        // Before the next round with all servers, the server must be connected again, and must have run the
+        // requests that were sent to it.
         runtime.block_on(cycle(&rival, tasks, plan.round / 2));
         if stopped.len() == 0 {
             return Err(format!("{}: nothing was acquired while one of five was stopped", kind.name()));

@@ -1,4 +1,4 @@
-//! The differences between a configuration in use and one that was read again.
+//! The differences between the configuration in use and a configuration that was read later.
 
 use super::Config;
 use quorate::plain::plain;

@@ -61,7 +61,8 @@ const KEYS: [&str; 51] = [
     "zone",
 ];
 
-/// The longest line of an error, in bytes: an error repeats values of any length.
+/// The longest line of an error, in bytes. The limit is necessary because an error repeats values of any
+/// length.
 const LINE_MAX: usize = 1_000;
 
 /// An error in flags, environment or file: its place, the value and the fix. Shows no password.
@@ -122,7 +123,8 @@ impl SourceText<'_> {
         ConfigError::new(Some(self.file), line, text)
     }
 
-    /// Returns an error of the parser in our words. (The parser's own text shows the whole line, and with it a password.)
+    /// Returns an error of the parser, with a text of this module. (The parser's own text shows the whole
+    /// line, which may contain a password.)
     fn unreadable(&self, error: &toml::de::Error) -> ConfigError {
         let span = error.span();
         let key = span.as_ref().and_then(|span| key_at(self.text, span.start));
@@ -134,8 +136,8 @@ impl SourceText<'_> {
     }
 }
 
-/// Removes the value that the message repeats, if it may be the URL of a node: the text after the URL would hide its end
-/// from [`redact`].
+/// Removes the value that the message repeats, if that value may be the URL of a node. [`redact`] could not
+/// find the end of the URL, because of the text after it.
 fn without_address(message: &str, key: Option<&str>) -> String {
     let quoted = message.split_once("string \"").and_then(|(before, rest)| {
         let (value, after) = rest.rsplit_once("\", expected")?;
@@ -158,7 +160,7 @@ fn key_at(text: &str, start: usize) -> Option<&str> {
         let keys = keys.trim_end();
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let (line, key) = keys.split_at(keys.trim_end_matches(bare).len());
-        // A `=` may be part of a password, in a text that does not end where it should.
+        // A `=` may be part of a password, if a string lacks its closing quote.
         let known =
             KEYS.contains(&key) || (!key.is_empty() && line.trim_end_matches([' ', '\t']).ends_with('\n'));
         return known.then_some(key);
@@ -167,7 +169,7 @@ fn key_at(text: &str, start: usize) -> Option<&str> {
     before.ends_with(['\n', ' ']).then(|| table.trim())
 }
 
-/// Returns the message of serde and the parser with the key and the fix.
+/// Returns the message of serde or of the parser, with the key and the fix.
 fn explain(message: &str, key: Option<&str>) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (first, rest) = match quoted.split_first() {
@@ -198,7 +200,7 @@ fn choice(word: &str, among: &[&str], all: &str) -> String {
     }
 }
 
-/// Returns the fix, by the expected type.
+/// Returns the fix for a value of the wrong type, by the expected type.
 fn fix(message: &str, key: &str) -> &'static str {
     if message.contains("expected a duration") {
         return "; write it like \"500ms\", \"10s\" or \"1h 30m\"";
@@ -232,9 +234,9 @@ fn example(key: &str) -> &'static str {
     }
 }
 
-/// Returns the word among `words` that was probably meant.
+/// Returns the word of `words` that the user probably meant.
 pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Distances take time and memory in proportion to the product of the lengths.
+    // Computing a distance takes time and memory in proportion to the product of both lengths.
     if word.len() > 64 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The file as it is written: keys, types and positions. The values are checked elsewhere.
+//! The file as it is written: keys, types and positions. Other modules check the values.
 
 use super::{LeaseConfig, tls::TlsNames};
 use humantime_serde::Serde;

@@ -2,9 +2,9 @@
 //!
 //! # What is not guaranteed
 //!
-//! A configuration that passes the checks is valid, but may still be wrong: it is not checked whether the nodes answer,
-//! whether all workers have the same list, and whether a command can be started. Passwords in URLs are kept and passed
-//! on, but never shown; a password *file* is not opened here.
+//! A configuration that passes the checks is valid, but may still be wrong. The checks do not find out
+//! whether the nodes answer, whether all workers have the same list, and whether a command can be started.
+//! Passwords in URLs are kept and passed on, but never shown. A password *file* is not opened here.
 //!
 //! # Sources
 //!
@@ -15,10 +15,12 @@
 //! | the TLS files | the node's own (options of its URL, or its table), `--ca-file`, `QUORATE_CA_FILE`, `tls` in the file; `--cert-file` and `--key-file` likewise |
 //! | the prefix | `--prefix`, `prefix` in the file, `quorate:` |
 //!
-//! A relative path in a file is relative to the directory of that file, any other to the working directory.
+//! A relative path in a file is relative to the directory of that file. Any other relative path is relative
+//! to the working directory.
 //!
-//! There is no default list of nodes: three machines with misspelt lists must not have three leaders. For the same reason
-//! an unknown `QUORATE_…` variable is an error.
+//! There is no default list of nodes. With a default, three machines with misspelt settings could each use
+//! their own node, and so have three leaders. For the same reason an unknown `QUORATE_…` variable is an
+//! error.
 
 mod changes;
 mod error;
@@ -46,8 +48,8 @@ use std::{
 /// The default prefix of keys.
 pub const PREFIX: &str = "quorate:";
 
-/// The shortest `ledger_retention`. Workers confirm at least every two hours that they have their jobs, and may have
-/// different values during a rolling change.
+/// The shortest `ledger_retention`. Workers confirm at least every two hours that they still have their jobs.
+/// During a rolling change they may have different values of this setting.
 const LEDGER_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The whole configuration, checked.
@@ -86,7 +88,8 @@ pub(crate) struct JobsFile {
 /// The timing of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseConfig {
-    /// The time for which each extension lasts, and so for which a crashed leader blocks the others.
+    /// The time for which each extension lasts. So it is also the time for which a crashed leader blocks the
+    /// other workers.
     pub ttl: Duration,
     /// The time between step-down and the end of validity.
     pub step_down_grace: Duration,
@@ -146,7 +149,7 @@ impl Config {
     }
 }
 
-/// The checks that need more than one key.
+/// The checks that depend on more than one key.
 struct Validation<'a> {
     source: Option<error::SourceText<'a>>,
     file_text: &'a file::FileText,
@@ -161,8 +164,8 @@ impl Validation<'_> {
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
         let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
-        // The directory belongs to one user of one host: no other machine may have granted a lease on it, so that the first
-        // lock need not wait. (Do not delete the directory while a lock in it is held.)
+        // The directory belongs to one user of one host: no other machine can have granted a lease on it. So
+        // the first lock need not wait. (Do not delete the directory while a lock in it is held.)
         settings.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
         settings.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
@@ -192,7 +195,7 @@ impl Validation<'_> {
         })
     }
 
-    /// Returns an error of the library, which begins with the name of the setting, with the line of that setting.
+    /// Adds the line of the setting to an error of the library, which begins with the name of the setting.
     fn setting(&self, text: &str, nodes_from: &NodesFrom) -> ConfigError {
         let key = text.split_whitespace().next().unwrap_or_default();
         if key == "nodes" && !matches!(nodes_from, NodesFrom::File(_)) {

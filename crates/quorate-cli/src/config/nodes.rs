@@ -100,8 +100,8 @@ impl NodeSpec {
         Ok(Self::Redis { url: SecretUrl(text.into()), password_file, tls })
     }
 
-    /// Returns the node as named in `file`: with the TLS files that are listed next to its URL, and with relative paths
-    /// relative to the directory of the file.
+    /// Returns the node as `file` names it, with the TLS files that are listed next to its URL. Relative
+    /// paths start at the directory of the file.
     ///
     /// # Errors
     /// [`NodeError`] for a node without TLS, a file that is named twice, and a certificate without its key.
@@ -214,15 +214,15 @@ impl NodeError {
     }
 }
 
-/// Removes everything from `text` that may be a password: all between `://` (or the beginning) and the last `@`, a port
-/// that is not a number, and the text after `pass=`. The text may be anything, so this removes too much rather than too
-/// little.
+/// Removes everything from `text` that may be a password: all between `://` (or the beginning) and the last
+/// `@`, a port that is not a number, and the text after `pass=`. The text can be anything, so this function
+/// removes too much rather than too little.
 pub(crate) fn redact(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    // First of all: such a password may contain an @ itself.
+    // The text after `pass=` is removed first, because such a password may contain an @ itself.
     let pass = rest.find("pass").and_then(|at| Some(at + rest[at..].find('=')? + 1));
     let (rest, hidden) = pass.map_or((rest, ""), |at| (&rest[..at], "***"));
     let shown = match rest.rsplit_once('@') {
@@ -233,8 +233,8 @@ pub(crate) fn redact(text: &str) -> String {
     shown + hidden
 }
 
-/// Hides a port that is not a number: if `@host` is missing, or a comma in a password split the list, the password is
-/// at the place of the port.
+/// Hides a port that is not a number. If `@host` is missing, or if a comma in a password split the list, the
+/// password is in the place of the port.
 fn without_odd_port(rest: &str) -> String {
     let host_ends = match rest.find(']') {
         Some(end) if rest.starts_with('[') => end + 1,
@@ -247,7 +247,7 @@ fn without_odd_port(rest: &str) -> String {
     match host.is_empty() || !digits(port) {
         true => format!("{host}:***"),
         false if digits(database.trim_start_matches('/')) => rest.to_owned(),
-        // Possibly part of a password with a slash in it.
+        // The rest may be part of a password that contains a slash.
         false => format!("{host}:{port}/***"),
     }
 }

@@ -56,7 +56,8 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-/// The environment of the process, as far as the configuration depends on it. Tests create their own.
+/// The environment of the process, as far as the configuration depends on it. Tests create an environment of
+/// their own.
 pub struct Environment<'a> {
     /// The environment variables. Variables that are not UTF-8 are left out, except those whose names begin with `QUORATE_`.
     pub env: BTreeMap<String, String>,
@@ -81,7 +82,8 @@ impl Environment<'static> {
             let name = name.into_string().ok()?;
             match value.into_string() {
                 Ok(value) => Some((name, value)),
-                // A setting that is not UTF-8 must not count as missing: its use reports the invalid value.
+                // A setting that is not UTF-8 must not count as missing. The code that uses the setting
+                // reports the invalid value.
                 Err(value) if name.starts_with("QUORATE_") => {
                     Some((name, value.to_string_lossy().into_owned()))
                 }
@@ -133,7 +135,8 @@ pub(super) fn check_variables(environment: &Environment<'_>) -> Result<(), Confi
     Err(ConfigError::bare(&format!("unknown environment variable {name}; {fix}")))
 }
 
-/// Returns the file and its text. A file that was named must exist; of the default paths, the first that exists is read.
+/// Returns the file and its text. A named file must exist. If no file is named, the first default path that
+/// exists is read.
 pub(super) fn find_file(
     flags: &Flags,
     environment: &Environment<'_>,
@@ -172,7 +175,8 @@ fn default_paths(environment: &Environment<'_>) -> Vec<PathBuf> {
     user.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
 }
 
-/// Returns a base directory by the XDG rules: the variable if it is absolute, else a directory below the home directory.
+/// Returns a base directory by the XDG rules: the value of the variable if it is an absolute path, else a
+/// directory below the home directory.
 fn base(environment: &Environment<'_>, variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute =
         |name: &str| environment.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());

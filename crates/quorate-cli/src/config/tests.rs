@@ -457,7 +457,7 @@ fn the_file_is_looked_for_in_order() {
     assert_eq!(found(&none, &[], &all).unwrap(), "redis://system:6379");
     assert_eq!(found(&none, &env[1..], &all[4..]).unwrap(), "redis://system:6379");
 
-    // A file that was named must exist; one that cannot be read is not skipped.
+    // A named file that does not exist, or that cannot be read, is an error.
     assert!(
         found(&flag, &env, &all[1..]).unwrap_err().contains("/flag.toml: cannot be read (named by --config)")
     );
@@ -531,7 +531,7 @@ fn files_of_tls_come_from_the_node_the_flag_the_environment_and_the_file_in_this
     assert!(error_of("nodes = [{ url = \"redis://a\", ca_file = \"ca.pem\" }]").contains("write rediss://"));
 }
 
-/// Reads the annotated file unchanged, and with each commented default in force.
+/// Reads the annotated file unchanged, and then with each commented default enabled.
 #[test]
 fn the_annotated_file_documents_every_key_and_its_true_default() {
     let text = include_str!("../../../../config/quorate.toml");

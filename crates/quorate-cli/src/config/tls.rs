@@ -1,25 +1,25 @@
-//! The files that `rediss://` nodes need, for one node or for all.
+//! The files that `rediss://` nodes need, for one node or for all nodes.
 
 use super::beside;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// The TLS files as named by flags, by the environment, or at one place of the file.
+/// The TLS files as named by flags, by the environment, or in one table of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct TlsNames {
-    /// The certificates of the authorities to trust instead of the machine's.
+    /// The certificates of the authorities to trust. They replace the machine's authorities.
     pub ca_file: Option<PathBuf>,
     /// The certificate to present to the servers.
     pub cert_file: Option<PathBuf>,
-    /// Its key.
+    /// The key of the certificate.
     pub key_file: Option<PathBuf>,
 }
 
-/// The TLS files, checked: a certificate has its key.
+/// The TLS files, checked: a certificate is always present together with its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificates of the authorities to trust instead of the machine's.
+    /// The certificates of the authorities to trust. They replace the machine's authorities.
     pub ca_file: Option<PathBuf>,
     /// The certificate to present to the servers, and its key.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -31,7 +31,8 @@ impl TlsNames {
         *self == Self::default()
     }
 
-    /// Checks that a certificate has its key. The error holds the key that is given and the key that is missing.
+    /// Checks that a certificate has its key. The error contains the configuration key that is given and the
+    /// one that is missing.
     pub(super) fn check(self) -> Result<TlsFiles, (&'static str, &'static str)> {
         let client = match (self.cert_file, self.key_file) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -53,7 +54,8 @@ impl TlsFiles {
         }
     }
 
-    /// Returns these files, and those of `other` for the ones that are missing. A certificate and its key come from one source.
+    /// Returns these files. Files that are missing are taken from `other`. A certificate and its key come
+    /// from one source.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         Self {

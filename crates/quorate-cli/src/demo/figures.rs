@@ -1,4 +1,4 @@
-//! Computes the summary from the journals of the workers and the records on the nodes. Pure.
+//! Computes the summary from the journals of the workers and the records on the nodes, as a pure function.
 
 use super::{
     TICK_EVERY,
@@ -21,11 +21,11 @@ pub(crate) struct Evidence {
     pub(crate) signals: Vec<SentSignal>,
     /// The end of the time in which ticks are counted.
     pub(crate) until: WallTime,
-    /// For each tick of which a node has a record: the term that wrote it, and whether it is final.
+    /// For each tick with a record on a node: the term that wrote it, and whether it is final.
     pub(crate) ledger: BTreeMap<WallTime, (u64, bool)>,
     /// The number of messages that were sent; their ids are `m-1`, `m-2` and so on.
     pub(crate) sent: usize,
-    /// For each message without a journal entry that it is done: the token of the done record on the nodes.
+    /// For each message that no journal shows as done: the token of the done record on the nodes.
     pub(crate) done: BTreeMap<Arc<str>, u64>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Evidence {
 pub(crate) struct SentSignal {
     /// The name, `KILL` or `TERM`.
     pub(crate) signal: &'static str,
-    /// The worker that got it.
+    /// The worker that received the signal.
     pub(crate) to: WorkerId,
     /// The time of the signal.
     pub(crate) at: BootTime,
@@ -64,7 +64,7 @@ pub(crate) struct Ticks {
     pub(crate) started: usize,
     /// The number of ticks whose handlers began more than once.
     pub(crate) started_twice: usize,
-    /// The number of ticks that the SIGKILL interrupted: recorded as started, or begun, and never done.
+    /// The number of ticks that the SIGKILL interrupted: recorded as started, or begun, and never completed.
     pub(crate) interrupted: usize,
     /// The number of ticks that neither began nor were recorded as started by the worker that was killed.
     pub(crate) missed: usize,
@@ -78,7 +78,8 @@ pub(crate) struct Messages {
     pub(crate) processed: usize,
     /// The number of messages that were handled under two claims, except those interrupted.
     pub(crate) processed_twice: usize,
-    /// The number of messages that the SIGKILL interrupted between start and done record; another worker's claim follows.
+    /// The number of messages that the SIGKILL interrupted between the start and the done record. Another
+    /// worker claims such a message later.
     pub(crate) interrupted: usize,
 }
 
@@ -142,7 +143,8 @@ fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     while tick <= evidence.until {
         let starts = started.get(&tick).map_or(&[][..], Vec::as_slice);
         let recorded = evidence.ledger.get(&tick);
-        // A SIGKILL may also happen between the record and the line in the journal, at both ends of a run.
+        // A SIGKILL may also happen between a record on the nodes and the line in the journal. This applies
+        // to the start and the end of a run.
         let finished = done.contains(&tick) || recorded.is_some_and(|(_, last)| *last);
         let by_killed = match starts {
             [] => recorded.is_some_and(|(term, _)| killed_terms.contains(term)),
@@ -222,7 +224,8 @@ mod tests {
         SentSignal { signal: "KILL", to: who(worker), at: BootTime::from_nanos(ms * 1_000_000) }
     }
 
-    /// Returns journals in which ticks 4 to 9 are due, `a` leads for term 1 and is killed, and `b` leads for term 2.
+    /// Returns journals in which ticks 4 to 9 are due, worker `a` leads term 1 and is killed, and worker `b`
+    /// leads term 2.
     fn evidence(entries: Vec<Entry>) -> Evidence {
         let mut all =
             vec![entry(0, "a", Event::Elected { term: 1 }), entry(3100, "b", Event::Elected { term: 2 })];
@@ -239,7 +242,7 @@ mod tests {
         alone.entries.pop();
         alone.entries.push(entry(1500, "a", Event::Elected { term: 3 }));
         assert_eq!(Figures::of(&alone).failovers[0].ms, None, "the killed worker does not count");
-        // The same name, started again, is another worker.
+        // A process that is started again under the same name counts as another worker.
         alone.entries.push(Entry { who: WorkerId { run: 2, ..who("a") }, ..alone.entries[1].clone() });
         assert_eq!(Figures::of(&alone).failovers[0].ms, Some(500.0));
         assert!(!Figures::of(&evidence(Vec::new())).is_clean(), "nothing ran");
@@ -269,12 +272,12 @@ mod tests {
         let mut entries = [ran("a", 4..=5), ran("b", 8..=9)].concat();
         entries.push(start("a", 6));
         let mut evidence = evidence(entries);
-        // Recorded, and killed before the first line of the handler.
+        // The start was recorded, and the worker was killed before the handler's first line.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (1, false));
         let figures = Figures::of(&evidence);
         assert_eq!(figures.ticks, Ticks { due: 6, started: 5, interrupted: 2, ..Ticks::default() });
         assert!(figures.is_clean());
-        // Done, and killed before the line about it.
+        // The done record was written, and the worker was killed before the journal line about it.
         evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
         assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
         // The record of a worker that was not killed is no excuse.

@@ -37,7 +37,7 @@ impl Outlet {
     }
 }
 
-/// Returns the receiving side: every message from the first.
+/// Returns the receiving side, which reads every message from the first one on.
 pub(crate) fn inbox(dir: &Path) -> Lines {
     Lines::of(path(dir))
 }

@@ -1,4 +1,4 @@
-//! The journals of the workers: one JSON object per line, one `write` per line.
+//! The journals of the workers, with one JSON object per line, and one `write` call per line.
 
 use quorate::env::{BootTime, Env};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A run of a worker process. A worker that is started again keeps its name, and gets another run.
+/// A run of a worker process. A worker that is started again keeps its name, and gets another run
+/// number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct WorkerId {
     pub(crate) worker: Arc<str>,
@@ -17,7 +18,7 @@ pub(crate) struct WorkerId {
 }
 
 impl WorkerId {
-    /// Returns the path of its journal.
+    /// Returns the path of the journal of this run.
     pub(crate) fn journal(&self, dir: &Path) -> PathBuf {
         dir.join(format!("{}.{}.jsonl", self.worker, self.run))
     }
@@ -27,21 +28,21 @@ impl WorkerId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    /// It leads, for this term. Written before any work is done under it.
+    /// The worker leads, for this term. It writes this before it does any work under the term.
     Elected { term: u64 },
-    /// A tick is about to run: the first action of its handler.
+    /// A tick is about to run. Writing this is the first action of its handler.
     TickStart { tick: u64, term: u64, catch_up: bool },
-    /// The handler has finished.
+    /// The handler of the tick has finished.
     TickDone { tick: u64, term: u64 },
     /// A message is about to be handled.
     MessageStart { id: Arc<str>, token: u64 },
-    /// A majority of the nodes stores its done record.
+    /// A majority of the nodes stores the done record of the message.
     MessageDone { id: Arc<str>, token: u64 },
-    /// The work has been cancelled.
+    /// The work of the term has been cancelled.
     StepDown { term: u64 },
-    /// The lease expired.
+    /// The lease of the term expired.
     Lost { term: u64 },
-    /// The lease was released.
+    /// The lease of the term was released.
     Resigned { term: u64 },
 }
 

@@ -2,20 +2,21 @@
 //!
 //! # What is not guaranteed
 //!
-//! * It is a demonstration on one host, not a benchmark: a machine that gives its processes no processor time shows
-//!   longer failovers, and may exceed the limits.
-//! * At most once means exactly that: a tick that the SIGKILL interrupts is not run again. The summary counts it as
-//!   *interrupted*, also if it was recorded as started and the first line of the handler never ran.
-//! * At least once means exactly that: a message that the SIGKILL interrupts before its done record is stored is handled
-//!   again. It is counted as *interrupted* too, and it is the only kind of second handling that does not count as
-//!   processed twice.
+//! * The demo is a demonstration on one host, not a benchmark. A machine that gives its processes too little
+//!   processor time shows longer failovers, and may exceed the limits.
+//! * At most once means exactly that: a tick that the SIGKILL interrupts is not run again. The summary counts
+//!   such a tick as *interrupted*, even if it was only recorded as started and the handler never began.
+//! * At least once means exactly that: a message that the SIGKILL interrupts before its done record is stored
+//!   is handled again. The summary counts such a message as *interrupted*, too. Every other second handling
+//!   counts as processed twice.
 //! * If the demo itself is killed with SIGKILL, its directory remains (its processes do not).
 //!
 //! # Source of the figures
 //!
-//! Each worker process writes its events into a [journal] of its own, one `write` per line, and announces a start before
-//! it starts. The [figures] are a pure function of these journals, of the signals that were sent, and of the records that
-//! the nodes store: a SIGKILL may keep a worker from writing an event. The intentions of the [script] are not used.
+//! Each worker process writes its events into its own [journal], with one `write` call per line. It writes a
+//! start event before it begins the work. The [figures] are a pure function of these journals, of the signals
+//! that were sent, and of the records that the nodes store: a SIGKILL may keep a worker from writing an
+//! event. The planned steps of the [script] are not used.
 //!
 //! # End of the processes
 //!
@@ -48,9 +49,9 @@ use servers::Servers;
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;
 
-/// The longest time for which a crashed leader blocks the others.
+/// The longest time for which a crashed leader blocks the other workers.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(2);
-/// The time that the work has to end after its cancellation.
+/// The time that the work has after its cancellation until it must end.
 pub(crate) const STEP_DOWN_GRACE: Duration = Duration::from_millis(400);
 /// The time between two ticks of the job.
 pub(crate) const TICK_EVERY: Duration = Duration::from_millis(250);
@@ -72,7 +73,7 @@ pub(crate) async fn demo(args: &DemoArgs) -> Result<u8, Failure> {
     let dir = scratch()
         .map_err(|error| Failure::new(FAILURE, format!("cannot create a temporary directory: {error}")))?;
     let env = Env::system();
-    // Dropped in this order if a task panics: workers, servers, directory.
+    // If a task panics, these values are dropped in this order: workers, servers, directory.
     let (mut servers, mut processes) = (Servers::new(&env), Processes::new(&env, dir.path()));
     let scenario = scenario(args, &env, dir.path(), &mut servers, &mut processes);
     let ended = tokio::select! { biased;
@@ -91,8 +92,8 @@ pub(crate) async fn demo(args: &DemoArgs) -> Result<u8, Failure> {
     ended
 }
 
-/// Creates a directory for nodes, journals and messages: in memory if possible. File nodes sync their data so that it
-/// survives a power loss, and the demo does not show the speed of a slow disk. TMPDIR overrides the place.
+/// Creates a directory for nodes, journals and messages: in memory if possible. File nodes sync their data so
+/// that it survives a power loss, and a slow disk would slow down the demo. TMPDIR overrides the place.
 fn scratch() -> std::io::Result<TempDir> {
     let named = |place: &Path| tempfile::Builder::new().prefix("quorate-demo-").tempdir_in(place);
     let memory = Path::new("/dev/shm");

@@ -38,8 +38,8 @@ impl Nodes {
         builder.build().map_err(|error| Failure::new(FAILURE, error))
     }
 
-    /// Returns the demo's own quorum, after a handshake with every node. The nodes are new and no worker has used them, so
-    /// that a quarantine would serve no purpose: they are trusted at once.
+    /// Returns the demo's own quorum, after a handshake with every node. The nodes are new and no worker has
+    /// used them. So a quarantine would serve no purpose, and the nodes are trusted at once.
     pub(crate) async fn admitted(&self, dir: &Path) -> Result<Quorum, Failure> {
         let quorum = self.quorum(dir, "demo")?;
         let met = quorum.met(PATIENCE).await;
@@ -53,7 +53,7 @@ impl Nodes {
         Err(Failure::new(NO_QUORUM, format!("cannot use the nodes: {}", connect::explain(&nodes))))
     }
 
-    /// Returns the ports as a worker's last arguments; none for directories.
+    /// Returns the ports as the last arguments of a worker. Returns no arguments for directories.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         match self {
             Self::Files => Vec::new(),

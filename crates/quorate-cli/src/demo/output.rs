@@ -24,7 +24,7 @@ impl Output {
         Self { env: env.clone(), began: env.now(), signal: None, ticked: false, failed: RefCell::default() }
     }
 
-    /// Prints a line, and remembers the first failed write.
+    /// Prints a line, and stores the first failed write.
     pub(crate) fn line(&self, text: &str) {
         let mut failed = self.failed.borrow_mut();
         if failed.is_none() {

@@ -19,7 +19,7 @@ const TO_END: Duration = Duration::from_secs(4);
 /// The time between two looks at a process that is ending.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The worker processes. Dropping it kills those that still run.
+/// The worker processes. Dropping this value kills those that still run.
 #[derive(Debug)]
 pub(crate) struct Processes {
     env: Env,
@@ -30,9 +30,10 @@ pub(crate) struct Processes {
 
 #[derive(Debug)]
 struct Member {
-    /// The pipe of its standard input closes when this process ends, which ends the worker.
+    /// The worker process. The pipe of its standard input closes when this process ends, which ends the
+    /// worker.
     child: Child,
-    /// Set once it has been sent a signal that ends it.
+    /// Set once the worker has been sent a signal that ends it.
     ending: bool,
 }
 
@@ -62,7 +63,7 @@ impl Processes {
             .args(worker::to_args(&who, &self.dir, nodes))
             // The demo has its own nodes, and does not need the user's passwords.
             .env_remove(NODES_VARIABLE)
-            // A Ctrl-C is for the demo, which ends the workers itself.
+            // A Ctrl-C must reach only the demo, which then ends the workers itself.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
@@ -97,12 +98,12 @@ impl Processes {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Sends SIGTERM to all workers, and waits; kills those that do not end. Returns whether all ended by themselves.
-    /// Idempotent.
+    /// Sends SIGTERM to all workers, and waits for their end. Kills those that do not end in time. Returns
+    /// whether all ended by themselves. A second call does nothing.
     pub(crate) async fn end(&mut self) -> bool {
         for member in self.running.values_mut() {
             member.ending = true;
-            // It has not been reaped, so the number is still its own.
+            // The process has not been reaped, so its process id is not reused.
             let _ = kill_process(Pid::from_child(&member.child), Signal::TERM);
         }
         let deadline = self.env.now() + TO_END;

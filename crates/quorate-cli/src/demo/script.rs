@@ -1,4 +1,5 @@
-//! The sequence of events. Their results are computed by the [figures](super::figures).
+//! The sequence of events of the demo. The [figures](super::figures) are computed from the results of these
+//! events.
 
 use super::{
     GROUP, JOB, MESSAGES, TICK_EVERY,
@@ -36,7 +37,7 @@ const LEADS_FOR: Duration = Duration::from_millis(2500);
 const START_AGAIN: Duration = Duration::from_millis(600);
 /// The longest wait for the last messages. The claim of a worker that was killed has to expire.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The time between two questions to the nodes about messages that are not in the journals.
+/// The time between two requests to the nodes about messages that are not in the journals.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs all steps, and returns the figures.
@@ -129,7 +130,7 @@ impl Scenario<'_> {
         Ok(Evidence { entries, signals, until, ledger: self.ledger().await?, sent, done })
     }
 
-    /// Waits until the tick `last` has started and all messages are done, as far as that is possible.
+    /// Waits until the tick `last` has started and all messages are done. Stops waiting after a time limit.
     async fn settle(&mut self, last: WallTime, sent: usize) -> Result<(), Failure> {
         let deadline = self.env.now() + SETTLE;
         let ticked = |watch: &Watch| watch.entries().iter().filter_map(tick_start).any(|tick| tick >= last);
@@ -138,7 +139,7 @@ impl Scenario<'_> {
             if self.until(ASK_EVERY, all).await?.is_some() {
                 break;
             }
-            // An event that a SIGKILL kept a worker from writing will never be in the journals.
+            // If a SIGKILL kept a worker from writing an event, that event will never be in the journals.
             let unwritten = self.unwritten(sent).await?.len();
             if ticked(&self.watch) && done(self.watch.entries()).len() + unwritten == sent {
                 break;
@@ -164,7 +165,8 @@ impl Scenario<'_> {
         Ok(ticks)
     }
 
-    /// Returns the done records of messages that no journal shows as done: a SIGKILL may happen in between.
+    /// Returns the done records of messages that no journal shows as done. A SIGKILL between the record and
+    /// the journal line leads to such messages.
     async fn unwritten(&self, sent: usize) -> Result<BTreeMap<Arc<str>, u64>, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
         let written = done(self.watch.entries());

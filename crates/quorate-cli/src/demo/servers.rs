@@ -11,13 +11,14 @@ use std::{
     time::Duration,
 };
 
-/// The line of a server's log after which it listens.
+/// The line in a server's log after which the server listens.
 const READY: &str = "Ready to accept connections";
 /// The longest wait for that line.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time between two looks at the log.
+/// The time between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// The number of attempts to find a free port: another process may take a port that has just been free.
+/// The number of attempts to find a free port: another process may take a port that was free a moment
+/// ago.
 const TRIES: usize = 5;
 /// The time after which the supervisors end the servers, whatever happens to this process.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -56,7 +57,8 @@ impl Servers {
             let deadline = self.env.now() + PATIENCE;
             let mut ended = None;
             while ended.is_none() && self.env.now() < deadline {
-                // The server's own log: another server on the same port would answer a connection, too.
+                // The server's own log is read, because another server on the same port would answer a
+                // connection, too.
                 log = fs::read_to_string(log_of(dir)).unwrap_or_default();
                 if log.contains(READY) {
                     self.supervisors.push(supervisor);
@@ -69,7 +71,7 @@ impl Servers {
         Err(Failure::new(NO_QUORUM, format!("redis-server does not start; its log says: {}", log.trim())))
     }
 
-    /// Sends SIGTERM to all servers, and waits until they have ended. Idempotent.
+    /// Sends SIGTERM to all servers, and waits until they have ended. A second call does nothing.
     pub(crate) async fn end(&mut self) {
         for supervisor in &mut self.supervisors {
             supervisor.extend(Deadline { kill: self.env.now() + TO_END, step_down: self.env.now() });

@@ -36,7 +36,7 @@ impl Watch {
         self.readers.push((who.clone(), Lines::of(who.journal(dir))));
     }
 
-    /// Returns the entries that have been read. Those of one worker are in order.
+    /// Returns the entries that have been read. The entries of one worker are in order.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -82,7 +82,7 @@ impl Watch {
         Ok(&self.entries[before..])
     }
 
-    /// Watches for `time`.
+    /// Reads the journals and sends messages for `time`.
     pub(crate) async fn rest(
         &mut self,
         time: Duration,
@@ -98,7 +98,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches until `found` returns a value, for at most `wait`.
+    /// Reads the journals and sends messages until `found` returns a value, for at most `wait`.
     pub(crate) async fn until<T>(
         &mut self,
         wait: Duration,

@@ -41,13 +41,14 @@ const CATCH_UP: Duration = Duration::from_secs(60);
 const BATCH: usize = 10;
 /// The time that a batch takes.
 const BATCH_TAKES: Duration = Duration::from_millis(10);
-/// The time between two looks at the inbox, to which a random time is added: workers do not look in step.
+/// The time between two looks at the inbox, to which a random time is added, so that the workers do not look
+/// at the same moments.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 /// The longest time until another look at a message that another worker handles.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// The main function of a worker, which the demo starts as `quorate __demo-worker …`; not for people. `args` are the
-/// arguments after [`ARGUMENT`].
+/// The main function of a worker, which the demo starts as `quorate __demo-worker …`. Users do not call it.
+/// `args` are the arguments after [`ARGUMENT`].
 pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some((who, dir, nodes)) = parse(args.into_iter()) else {
         eprintln!("quorate: {ARGUMENT} is for quorate's own use; see quorate demo --help");
@@ -91,7 +92,7 @@ async fn work(who: WorkerId, dir: PathBuf, nodes: Nodes) -> Result<(), Failure> 
     ended.0.and(ended.1)
 }
 
-/// Waits for SIGTERM or the end of the demo, for any reason.
+/// Waits for SIGTERM, or for the end of the demo process for any reason.
 async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &CancellationToken) {
     let gone = async {
         loop {
@@ -112,7 +113,7 @@ async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &C
 
 /// Campaigns, and runs the job while it leads.
 async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
-    // The end of this half, for any reason, ends the other half too.
+    // When this half of the worker ends, for any reason, the guard also stops the other half.
     let _stop = stop.clone().drop_guard();
     let election =
         Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE).end_on_error();
@@ -155,14 +156,15 @@ async fn note(mut events: Events<ElectionEvent>, journal: Journal) -> io::Result
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
             ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
             ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
-            // The work itself writes it, before anything else.
+            // The handler itself writes this event, before anything else.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Reads every message, claims those that no other worker has, and handles them, whether it leads or not.
+/// Reads every message, claims those that no other worker has, and handles them, whether this worker leads or
+/// not.
 async fn handle(
     quorum: &Quorum,
     journal: &Journal,
@@ -186,7 +188,8 @@ async fn handle(
                     let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
                     open.put_back(at, id, env.now() + wait);
                 }
-                // Too few nodes, or an outcome of a later version: this or another worker will try again.
+                // Too few nodes answered, or the outcome is one of a later version. This worker or another
+                // one will try again.
                 Ok(_) | Err(_) => open.put_back(at, id, env.now() + LOOK_AGAIN),
             }
         }
@@ -230,7 +233,7 @@ async fn handle_batch(
     for (at, id, token, completing) in completing {
         match completing.await {
             Ok(Ok(_)) => journal.write(Event::MessageDone { id, token }).map_err(fail)?,
-            // Not recorded: the next claim shows whether it is done.
+            // The completion is not recorded. The next claim shows whether the message is done.
             _ => again.push((at, id)),
         }
     }
@@ -240,7 +243,7 @@ async fn handle_batch(
 /// The messages that are not done, as far as this worker knows.
 struct Open {
     lines: Lines,
-    /// In the order of their arrival, with the earliest time of the next attempt.
+    /// The open messages in the order of their arrival, each with the earliest time of its next attempt.
     ids: BTreeMap<usize, (Arc<str>, BootTime)>,
     seen: usize,
 }

@@ -1,4 +1,4 @@
-//! The checks of an experienced operator. Pure functions of the facts that were collected; no node is asked here.
+//! The doctor's checks. They are pure functions of the collected facts, and ask no node.
 
 use super::{
     finding::{
@@ -160,7 +160,7 @@ fn is_new(node: &ExaminedNode) -> bool {
     node.state == NodeState::Refused(VoteRejection::Unmarked)
 }
 
-/// Reports the reason for which a worker with this configuration would get no vote from the node.
+/// Reports why a worker with this configuration would get no vote from the node.
 fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
     let name = Some(&*node.name);
     match &node.state {
@@ -173,7 +173,7 @@ fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
                 "wait: it will vote by itself",
             ));
         }
-        // The doctor's own questions to the server report these, with more detailed fixes.
+        // The doctor's own requests to the server report these states, with more detailed fixes.
         NodeState::Refused(
             VoteRejection::Replica | VoteRejection::Evicts(_) | VoteRejection::EvictionUnknown,
         ) => {}
@@ -193,7 +193,7 @@ fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
                 "apply the fix that the message names",
             ));
         }
-        // For Redis servers, the doctor's own questions report the cause.
+        // For Redis servers, the doctor's own requests report the cause.
         NodeState::Unreachable(_) | NodeState::Connecting => {
             if matches!(node.kind, NodeKind::Directory) {
                 let NodeState::Unreachable(cause) = &node.state else { return };
@@ -362,7 +362,7 @@ impl Node<'_> {
     fn rights(&mut self) {
         let user = self.examined.examination.user.clone().unwrap_or_else(|| "NAME".to_owned());
         let least = RedisNode::least_acl(&self.node_report.prefix);
-        // The handshake succeeds without these.
+        // The handshake succeeds without these permissions.
         let spared = |denied: &&String| denied.starts_with("config ") || denied.starts_with("client ");
         let (spared, needed): (Vec<&String>, Vec<&String>) =
             self.examined.examination.denied.iter().partition(spared);
@@ -374,7 +374,8 @@ impl Node<'_> {
                 "the user {user} may not run: {}; so a release wakes no waiter, and waiters poll every 100 ms",
                 list(&pushes)
             );
-            // The command keeps existing rights: another program may use the same user.
+            // The suggested command keeps the user's existing rights, because another program may use the
+            // same user.
             let rights: Vec<String> =
                 COMMANDS[COMMANDS.len() - PUSHES..].iter().map(|command| format!("+{command}")).collect();
             let fix = format!("run ACL SETUSER {user} {} &{}*", rights.join(" "), self.node_report.prefix);

@@ -7,9 +7,9 @@ use std::fmt;
 pub(super) enum Severity {
     /// Useful to know.
     Note,
-    /// It works now, and may fail when something else fails.
+    /// The node set works now, but may fail when another part fails.
     Warning,
-    /// It does not work, or a guarantee does not hold.
+    /// The node set does not work, or a guarantee does not hold.
     Critical,
 }
 

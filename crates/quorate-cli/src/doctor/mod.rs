@@ -2,9 +2,10 @@
 //!
 //! # What is not guaranteed
 //!
-//! It sees one moment, from one machine. It writes nothing to the nodes, so that it cannot find problems that only a
-//! write would show (a full disk to which nothing has been written yet). Different run ids show that servers are
-//! different processes, not that they have separate power, disks and networks.
+//! The doctor examines the nodes at one moment, from one machine. It writes nothing to the nodes. So it
+//! cannot find problems that only a write would show, such as a full disk to which no data has been written
+//! yet. Different run ids show that servers are different processes, not that they have separate power, disks
+//! and networks.
 
 mod checks;
 mod finding;
@@ -26,7 +27,7 @@ use quorate::{env::Env, node::Cause, quorum::NodeStatus, scheduler::Zone};
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
-/// The longest time in which a node must answer all questions.
+/// The longest time in which a node must answer all requests.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The longest finding that is shown, in bytes.

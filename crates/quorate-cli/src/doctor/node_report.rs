@@ -21,9 +21,9 @@ pub(super) struct NodeReport {
 /// A file that other users should not read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecretFile {
-    /// The configuration key that names it.
+    /// The configuration key that names the file.
     pub(super) key: &'static str,
-    /// Its permissions.
+    /// The permissions of the file.
     pub(super) mode: u32,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct SecretFile {
 #[derive(Debug)]
 pub(super) struct ExaminedNode {
     pub(super) name: String,
-    /// Its state for a worker with this configuration.
+    /// The state of the node for a worker with this configuration.
     pub(super) state: NodeState,
     pub(super) kind: NodeKind,
 }
@@ -49,18 +49,20 @@ pub(super) enum NodeKind {
 #[derive(Debug)]
 pub(super) struct Examined {
     pub(super) examination: Examination,
-    /// The node's time minus our wall clock, in microseconds, and the possible error of that value.
+    /// The node's time minus the wall clock of this machine, in microseconds, and the possible
+    /// error of that value.
     pub(super) offset: Option<(i128, i128)>,
 }
 
 impl Examined {
-    /// `wall` is the time of our wall clock when our boot clock showed `boot_nanos`.
+    /// Returns the answers of a server. `wall` is the time of this machine's wall clock when its
+    /// boot clock showed `boot_nanos`.
     pub(super) fn new(examination: Examination, wall: WallTime, boot_nanos: u64) -> Self {
         let wall = i128::from(wall.as_micros());
         let micros = |nanos: u64| i128::from(nanos) / 1_000;
         let offset = quickest(&examination.looks).map(|look| {
             let half = micros(look.sent.until(look.received).as_nanos() as u64) / 2;
-            // Our wall clock in the middle of the round trip.
+            // The time of this machine's wall clock in the middle of the round trip.
             let ours = wall + micros(look.sent.as_nanos()) + half - micros(boot_nanos);
             (i128::from(look.node_time.as_micros()) - ours, half)
         });

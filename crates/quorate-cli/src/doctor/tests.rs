@@ -1,4 +1,5 @@
-//! Runs the checks on nodes with chosen facts: each problem is found, with its severity, and a healthy set has none.
+//! Runs the checks on nodes with chosen facts: the checks find each problem, with its severity, and find no
+//! problem in a healthy set.
 
 use super::{
     checks::findings,
@@ -19,7 +20,8 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Returns the answers of a healthy server whose clock is `ahead_ms` ahead of ours and whose answers take `trip_ms`.
+/// Returns the answers of a healthy server whose clock is `ahead_ms` ahead of this machine's and whose
+/// answers take `trip_ms`.
 fn examination(ahead_ms: i64, trip_ms: u64) -> Examination {
     let sent = BootTime::from_nanos(1_000_000_000);
     let received = sent + Duration::from_millis(trip_ms);
@@ -69,7 +71,7 @@ fn node_report(first: ExaminedNode) -> NodeReport {
     }
 }
 
-/// Returns the findings for three nodes, of which `first` has a problem, as severity and text.
+/// Returns the findings, as severity and text, for three nodes. Only the node `first` has a problem.
 fn of(first: ExaminedNode) -> Vec<(Severity, String)> {
     let found = findings(&node_report(first));
     assert!(found.is_sorted_by(|a, b| a.severity >= b.severity), "the most severe first");

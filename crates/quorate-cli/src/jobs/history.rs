@@ -9,7 +9,7 @@ use serde::Serialize;
 struct Page {
     group: String,
     job: String,
-    /// The newest run first.
+    /// The outcomes of the runs, the newest run first.
     history: Vec<RunEnd>,
 }
 

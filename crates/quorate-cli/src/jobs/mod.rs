@@ -78,7 +78,7 @@ fn code(error: &JobsError) -> u8 {
     }
 }
 
-/// Prints `page` as one JSON document, or the text for people.
+/// Prints `page` as one JSON document, or prints the text for people.
 fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     show::print(&if json { show::json(page)? } else { text() })
 }

@@ -31,7 +31,8 @@ struct TickPage {
     local: String,
 }
 
-/// Shows the ticks by the schedule in the file. Returns `None` if the file does not have the job, or has another group.
+/// Shows the ticks according to the schedule in the file. Returns `None` if the file does not have the job,
+/// or names another group.
 pub(super) fn from_file(
     args: &NextArgs,
     flags: &Flags,
@@ -49,7 +50,7 @@ pub(super) fn from_file(
     Ok(Some(0))
 }
 
-/// Shows the ticks by the schedule that a leader has registered in the ledger.
+/// Shows the ticks according to the schedule that a leader has registered in the ledger.
 pub(super) async fn from_ledger(args: &NextArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
     let found = jobs.schedule(&args.job).await.map_err(|error| failure(&error));

@@ -1,4 +1,5 @@
-//! Jobs as the commands show them. The field names are the names in JSON: keep them.
+//! Jobs as the commands show them. The field names are also the names in the JSON output, so do not
+//! change them.
 
 use crate::time::rfc3339;
 use quorate::{
@@ -62,7 +63,7 @@ pub(super) struct RunEnd {
     /// The duration in microseconds.
     pub(super) took_us: Option<u64>,
     pub(super) attempts: u32,
-    /// The error of the last attempt that failed, also if a later attempt succeeded.
+    /// The error of the last attempt that failed, even if a later attempt succeeded.
     pub(super) last_error: Option<String>,
     pub(super) output: Option<String>,
 }
@@ -119,12 +120,12 @@ impl RunEnd {
         }
     }
 
-    /// Returns the duration for people.
+    /// Returns the duration in a form that people can read.
     pub(super) fn duration(&self) -> Option<String> {
         self.took_us.map(|micros| format!("{:.1?}", Duration::from_micros(micros)))
     }
 
-    /// Returns the reason, and the error of a failed attempt if that is another text.
+    /// Returns the reason, and the error of a failed attempt if the two differ.
     pub(super) fn explanation(&self) -> String {
         match &self.last_error {
             Some(error) if *error != self.reason => {

@@ -21,7 +21,7 @@ struct Page {
     /// The verb of the request, such as `trigger`.
     action: &'static str,
     accepted: bool,
-    /// The id of the request, which the history of the job names.
+    /// The id of the request. The history of the job contains it.
     id: Option<String>,
     text: Option<String>,
     /// The number of runs that the request starts, or cancels.
@@ -85,7 +85,8 @@ async fn send(
     environment: &Environment<'_>,
     request: impl AsyncFnOnce(&Jobs) -> Result<Accepted, JobsError>,
 ) -> Result<u8, Failure> {
-    // First only look whether the job exists: a mistyped list of nodes must not be marked as a cluster.
+    // The command first only reads whether the job exists, because a mistyped list of nodes must not be
+    // marked as a cluster.
     let (looking, jobs) = look(&args.group, config).await?;
     let exists = jobs.check_exists(job).await.map_err(|error| failure(&error));
     looking.close().await;

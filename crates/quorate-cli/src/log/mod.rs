@@ -38,7 +38,7 @@ const FINISH_WITHIN: Duration = Duration::from_secs(1);
 /// The queue of this process, once [`start`] has been called.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Sends log lines and the messages of panics to standard error. Called once, before anything is logged.
+/// Sends log lines and the messages of panics to standard error. Call this once, before anything is logged.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -57,7 +57,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         )
     }));
     let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-    // A subscriber may be installed already, by a test: this is no reason to end.
+    // A test may have installed a subscriber already. That is no reason to end.
     let _ = match format {
         LogFormat::Json => {
             lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).try_init()
@@ -77,7 +77,8 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
     }));
 }
 
-/// Writes a message to standard error. Waits for its reader only where [`start`] has not been called.
+/// Writes a message to standard error. Waits for the reader of standard error only if [`start`] has not been
+/// called.
 pub(crate) fn say(text: &str) {
     let text = show::page(text);
     match QUEUE.get() {
@@ -93,8 +94,7 @@ pub(crate) fn finish() {
     }
 }
 
-/// Writes one field of a line of text. The line stays one line and contains no character that controls a terminal,
-/// whatever the value is.
+/// The line stays one line, and contains no character that controls a terminal, whatever the value is.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let text = show::line(&format!("{value:?}"), FIELD_MAX);
     match field.name() {

@@ -11,8 +11,8 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// Lines that wait to be written, and the thread that writes them. [`Queue::add`] never waits for the reader.
 ///
-/// The writer of `tracing-appender` does not fit: it bounds the number of lines and not their bytes, does not report
-/// what it dropped, and prints to standard output itself if it cannot end in time.
+/// The writer of `tracing-appender` does not fit. It limits the number of lines and not their bytes, and does
+/// not report the lines that it dropped. It also prints to standard output if it cannot end in time.
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -20,9 +20,9 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// Whole lines.
+    /// The waiting lines, each of them complete.
     waiting: Vec<u8>,
-    /// The number of lines that found the queue full.
+    /// The number of lines that were dropped because the queue was full.
     dropped: u64,
     /// Set while the thread has lines that are not written yet.
     writing: bool,
@@ -36,7 +36,7 @@ impl Queue {
         let write = move || {
             loop {
                 let (lines, dropped) = shared.take();
-                // A closed output is no reason to end: a terminal or a file may become writable again.
+                // A failed write is no reason to end: a terminal or a file may become writable again.
                 let _ = to.write_all(&lines).and_then(|()| match dropped {
                     0 => to.flush(),
                     count => to.write_all(notice(count).as_bytes()).and_then(|()| to.flush()),
@@ -45,7 +45,7 @@ impl Queue {
                 shared.changed.notify_all();
             }
         };
-        // Without a thread the queue fills up, and everything else continues.
+        // Without a thread the queue fills up, and the rest of the process continues.
         let _ = thread::Builder::new().name("quorate-log".to_owned()).spawn(write);
         queue
     }
@@ -53,7 +53,8 @@ impl Queue {
     /// Queues a line, or counts it as dropped.
     pub(super) fn add(&self, line: &[u8]) {
         let mut state = self.lock();
-        // After a dropped line, all are dropped until the thread runs: its notice then is where the gap is.
+        // After a dropped line, all lines are dropped until the thread runs. So the notice of the thread
+        // appears at the place of the missing lines.
         if state.dropped > 0 || state.waiting.len() + line.len() > BYTES_MAX {
             state.dropped = state.dropped.saturating_add(1);
         } else {
@@ -63,14 +64,14 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits at most `within` until everything is written. Returns whether it is.
+    /// Waits for at most `within` until all lines are written. Returns whether they are.
     pub(super) fn flush(&self, within: Duration) -> bool {
         let is_busy = |state: &mut State| state.is_waiting() || state.writing;
         let waited = self.changed.wait_timeout_while(self.lock(), within, is_busy);
         !is_busy(&mut waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Waits for lines.
+    /// Waits for lines, and removes them from the queue. Returns them with the number of dropped lines.
     fn take(&self) -> (Vec<u8>, u64) {
         let waited = self.changed.wait_while(self.lock(), |state| !state.is_waiting());
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,7 @@ impl State {
     }
 }
 
-/// Each write is one line.
+/// Each call of `write` must pass one whole line.
 impl Write for &Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.add(line);
@@ -137,7 +138,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let queue = Queue::start(writer, |count| format!("{count} dropped\n"));
         let line = |number: usize| format!("{number:099}\n").into_bytes();
-        // Many times what the pipe and the queue hold.
+        // The lines are many times larger than the pipe and the queue.
         let lines = 40_000;
         for number in 0..lines {
             queue.add(&line(number));

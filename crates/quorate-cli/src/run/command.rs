@@ -24,8 +24,8 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
     config.with_rules(job)
 }
 
-/// Runs one attempt. At a step-down, at its timeout and when it is cancelled, the command gets SIGTERM and then has the
-/// grace to end. The scheduler reports the reason.
+/// Runs one attempt. At a step-down, at its timeout and when it is cancelled, the command gets SIGTERM, and
+/// then has its grace period in which to end. The scheduler reports the reason.
 async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;
     let mut output = None;
@@ -36,7 +36,8 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     }
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
-    // From here on the command may run, even if the start is dropped or does not answer in time.
+    // From here on the command may run, even if the future of the start is dropped, or the supervisor process
+    // does not answer in time.
     let unconfirmed = Unconfirmed(tick);
     let mut supervisor = match Supervisor::start(env, spec, deadline).await {
         Ok(supervisor) => supervisor,
@@ -56,14 +57,15 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     }
     let cancelled = tick.cancellation_token().is_cancelled();
     if exit.ended_by.is_some() && !cancelled {
-        // Ended by its guard, without a request to stop: with at-least-once delivery, it runs again.
+        // The guard ended the command without a request to stop. With at-least-once delivery, the tick runs
+        // again.
         tick.mark_interrupted();
     }
     outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
-/// A command for which it is not known that everything that it started has ended. Dropping it, as a daemon that resigns
-/// does, keeps the lease of the term, or the claim of the run, from being released early.
+/// A command whose processes may still run. When a daemon resigns, it drops this value. The drop keeps the
+/// lease of the term, or the claim of the run, from being released early.
 struct Unconfirmed<'a>(&'a RunContext);
 
 impl Unconfirmed<'_> {
@@ -78,13 +80,13 @@ impl Drop for Unconfirmed<'_> {
     }
 }
 
-/// Returns the command, with the additional variables of the file and those that describe its tick.
+/// Returns the command, with the additional variables from the file and the variables that describe its tick.
 fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, String> {
     let token = tick.fencing_token().map_err(|error| error.to_string())?;
     let (program, args) = job.command.split_first().ok_or("the command is empty")?;
     let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);
     for name in notify::VARIABLES {
-        // The messages to systemd are for the unit of this process, and not for its commands.
+        // The messages to systemd concern the unit of this process, and not its commands.
         spec = spec.env_remove(name);
     }
     for (name, value) in &job.env {
@@ -96,14 +98,14 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
         .env("QUORATE_CAUSE", tick.cause().to_string())
         .env("QUORATE_ATTEMPT", tick.attempt().to_string())
         .env("QUORATE_FENCING_TOKEN", token.to_string());
-    // A tick that any worker may run is held by a claim, and not by a leadership.
+    // A claim holds a tick with any-worker placement, so there is no term.
     spec = match tick.term() {
         Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),
         None => spec.env_remove("QUORATE_RESOURCE"),
     };
     spec = match job.timeout {
         Some(timeout) => spec.env("QUORATE_DEADLINE", rfc3339(env.wall() + timeout)),
-        // Quorate may itself be part of a run: the deadline of that run is not inherited.
+        // This process may itself run as a command of a job. The deadline of that outer run is not inherited.
         None => spec.env_remove("QUORATE_DEADLINE"),
     };
     if let Some(dir) = &job.cwd {

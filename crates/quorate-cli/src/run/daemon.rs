@@ -1,5 +1,6 @@
-//! The main loop of the daemon: the campaign, signals, the configuration file, and the messages to systemd. All run in one
-//! task, so that systemd's watchdog and the heartbeat of the lease stop when the campaign is no longer polled.
+//! The main loop of the daemon: the campaign, signals, the configuration file, and the messages to systemd.
+//! All of these run in one task. So systemd's watchdog and the heartbeat of the lease stop when the campaign
+//! is no longer polled.
 
 use super::{
     command,
@@ -35,7 +36,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers: from now on, none of these signals ends this process.
+    /// Installs the handlers: after this, none of these signals ends this process by itself.
     pub(super) fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -63,10 +64,10 @@ pub(super) struct Daemon {
     env: Env,
     quorum: Quorum,
     election: Election,
-    /// The lease is extended while the loop beats.
+    /// The heartbeat of the lease, which is extended only while the loop beats.
     heartbeat: Heartbeat,
     guard: Guard,
-    /// The configuration in use: the file as it was last read without an error.
+    /// The configuration in use: that of the last file contents without an error.
     config: Config,
     reader: ConfigReader,
     notifier: Notifier,
@@ -149,14 +150,14 @@ impl Daemon {
         }
     }
 
-    /// Returns the time at which the loop must run again at the latest.
+    /// Returns the latest time at which the loop must run again.
     fn wake(&self, stopping: bool) -> BootTime {
         let beat_at = self.env.now() + self.heartbeat.max_silence() / BEATS;
         let reader = (!stopping).then(|| self.reader.wake());
         [self.notifier.beat_at(), reader].into_iter().flatten().fold(beat_at, BootTime::min)
     }
 
-    /// Applies the new contents of the file. A leader stays leader.
+    /// Applies the new contents of the file. A leader keeps its term.
     fn on_file_event(&mut self, handle: &SchedulerHandle, event: FileEvent) {
         let is_changed = |config: &Config| {
             !self.config.job_changes(config).is_empty() || !self.config.needs_restart(config).is_empty()
@@ -223,8 +224,8 @@ impl Daemon {
     }
 }
 
-/// Returns the warning after the loop did not run for `silence`, if that is longer than `allowed`: the lease may be lost,
-/// and the nodes are not the cause.
+/// Returns the warning for a loop that did not run for `silence`. Returns `None` if that is at most
+/// `allowed`. In such a case the lease may be lost, although the nodes are not the cause.
 fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     (silence > allowed).then(|| {
         format!(
@@ -234,8 +235,9 @@ fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     })
 }
 
-/// Returns the longest time without a beat for which the lease is still extended: the time between two extensions, so that
-/// a longer silence prevents one of them. The lease then ends by its TTL after the last extension.
+/// Returns the longest time without a beat for which the lease is still extended. It is the time between two
+/// extensions, so a longer silence prevents an extension. The lease then ends one TTL after the last
+/// extension.
 fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
 }

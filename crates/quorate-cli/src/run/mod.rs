@@ -43,7 +43,8 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         config.nodes.len(),
         config.nodes_from
     );
-    // A majority that is away for a while is waited for. A refusal that only an operator can fix ends the daemon.
+    // The daemon waits for a majority that is unreachable for a while. A refusal that only an operator can
+    // fix ends the daemon.
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
         quorum.close().await;

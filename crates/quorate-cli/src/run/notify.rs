@@ -2,8 +2,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! Nothing waits for systemd: a message that it cannot accept at once is lost. The next watchdog message follows half a
-//! watchdog period later.
+//! This process never waits for systemd: a message that systemd cannot accept at once is lost. The next
+//! watchdog message follows half a watchdog period later.
 
 use quorate::env::{BootTime, Env};
 use std::{
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The variables that are for this process and not for the commands that it runs.
+/// The environment variables that are meant for this process and not for the commands that it runs.
 pub(super) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// The connection to the service manager, if there is one.
@@ -81,7 +81,7 @@ impl Notifier {
         }
     }
 
-    /// Reports that the file is read again. [`Notifier::ready`] ends the reload.
+    /// Reports that the daemon is reading the file again. [`Notifier::ready`] ends the reload.
     pub(super) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
@@ -94,8 +94,8 @@ impl Notifier {
         self.status("resigning");
     }
 
-    /// Sends a watchdog message, at most once per half of the watchdog's period. Call it from the loop that the watchdog
-    /// watches, and from nowhere else.
+    /// Sends a watchdog message, at most once per half of the watchdog's period. Call it only from the loop
+    /// that the watchdog monitors.
     pub(super) fn beat(&mut self, env: &Env) {
         let Some(every) = self.beats_every() else { return };
         let now = env.now();
@@ -118,7 +118,7 @@ impl Notifier {
     }
 }
 
-/// Parses a path, or after `@` a name in the abstract namespace of Linux.
+/// Parses the address of a socket: a path, or `@` and a name in the abstract namespace of Linux.
 fn address(socket: &OsString) -> io::Result<SocketAddr> {
     match socket.as_bytes() {
         [b'/', ..] => SocketAddr::from_pathname(socket),
@@ -138,7 +138,8 @@ fn abstract_address(_: &[u8]) -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has abstract names"))
 }
 
-/// Returns the period of the watchdog if it is for this process, as sd_watchdog_enabled(3) does.
+/// Returns the period of the watchdog if the watchdog is meant for this process. The rule is that of
+/// sd_watchdog_enabled(3).
 fn watchdog(usec: Option<&str>, pid: Option<Option<&str>>, ours: u32) -> Option<Duration> {
     let usec: u64 = usec?.parse().ok()?;
     let for_us = pid.is_none_or(|pid| pid.and_then(|pid| pid.parse().ok()) == Some(ours));

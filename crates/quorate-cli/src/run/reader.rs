@@ -1,4 +1,4 @@
-//! The reads of the daemon's configuration file. The loop of the daemon never waits for one.
+//! The reads of the daemon's configuration file. The loop of the daemon never waits for a read.
 
 use super::watch::{LOOK_EVERY, Seen, Stamp};
 use crate::{
@@ -9,10 +9,11 @@ use quorate::env::{BootTime, Env};
 use std::{fmt, io, path::PathBuf, time::Duration};
 use tokio::sync::oneshot;
 
-/// The time after which an access is reported as late. The error of a pipe comes before, and says more.
+/// The time after which an access is reported as late. The error of a pipe without data comes earlier, and
+/// says more.
 const LATE_AFTER: Duration = files::DEADLINE.saturating_add(Duration::from_secs(1));
 
-/// The reason for which the file is read again.
+/// The reason why the file is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReloadReason {
     Requested,
@@ -31,14 +32,14 @@ impl fmt::Display for ReloadReason {
 /// The result of a read.
 #[derive(Debug)]
 pub(super) enum FileEvent {
-    /// The file was read, and is valid or not.
+    /// The file was read. The result is its configuration, or the error of an invalid file.
     Read(ReloadReason, Result<Box<Config>, ConfigError>),
     /// The file system has not answered yet. `None` if only the state of the file was requested.
     Late(Option<ReloadReason>),
 }
 
-/// Checks the file each second, and reads it when it has changed or a reload is requested. One access runs at a time, on
-/// a separate thread.
+/// Checks the file each second, and reads it when the file has changed or a reload is requested. Only one
+/// access runs at a time, on a separate thread.
 #[derive(Debug)]
 pub(super) struct ConfigReader {
     env: Env,
@@ -54,7 +55,7 @@ pub(super) struct ConfigReader {
 
 #[derive(Debug)]
 struct Access {
-    /// `None` if only the state of the file is requested.
+    /// The reason for reading the file. `None` if only the state of the file is requested.
     why: Option<ReloadReason>,
     began: BootTime,
     late: bool,
@@ -92,7 +93,7 @@ impl ConfigReader {
         }
     }
 
-    /// Starts an access that is due, and reports once an access that is late.
+    /// Starts an access that is due. Returns an event, once, for an access that is late.
     pub(super) fn poll(&mut self) -> Option<FileEvent> {
         let now = self.env.now();
         match &mut self.access {

@@ -5,8 +5,9 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// An output of this process, to which the outputs of commands are written. One thread writes to it, however many
-/// commands wait for its reader: with a blocked thread for each of them, no thread would be left for other work.
+/// An output of this process, to which the outputs of commands are written. One thread writes to it, however
+/// many commands wait for the reader of the output. With one blocked thread for each command, no thread would
+/// be left for other work.
 #[derive(Clone, Debug)]
 pub(super) struct Sink(mpsc::Sender<Chunk>);
 
@@ -29,7 +30,7 @@ impl Sink {
         STDERR.clone()
     }
 
-    /// Starts a sink and its thread, which ends with the last clone.
+    /// Starts a sink and its thread. The thread ends when the last clone of the sink is dropped.
     pub(super) fn new(name: &str, mut to: impl Write + Send + 'static) -> Self {
         let (sink, mut chunks) = mpsc::channel::<Chunk>(1);
         let write = move || {
@@ -39,12 +40,12 @@ impl Sink {
                 let _ = written.send(result);
             }
         };
-        // Without a thread the channel is closed, so that each write is an error.
+        // If the thread cannot be started, the channel is closed, and each write is an error.
         let _ = thread::Builder::new().name(name.to_owned()).spawn(write);
         Self(sink)
     }
 
-    /// Writes `bytes`, and waits for the reader.
+    /// Writes `bytes`, and waits until the write has completed, which may depend on the reader of the output.
     ///
     /// # Errors
     /// The error of the write, such as a closed output.

@@ -13,18 +13,19 @@ use std::{
     time::Duration,
 };
 
-/// The longest time after the step-down grace that a daemon has for its last records, its lease and its connections.
+/// The longest time after the step-down grace period in which a daemon must write its last records, release
+/// its lease and close its connections.
 const REST: Duration = Duration::from_secs(10);
 
-/// Ends the process some time after SIGTERM or SIGINT, even if the rest of it is blocked. It uses a separate thread that
-/// shares nothing with the daemon's loop. Dropping this ends the watch.
+/// Ends the process some time after SIGTERM or SIGINT, even if all other threads are blocked. It uses a
+/// separate thread that shares nothing with the daemon's loop. Dropping this value ends the watch.
 #[derive(Debug)]
 pub(super) struct StopDeadline {
     signals: Vec<SigId>,
 }
 
 impl StopDeadline {
-    /// Starts the watch. `grace` is the time that the runs have to end.
+    /// Starts the watch. `grace` is the grace period in which the runs must end.
     pub(super) fn watch(grace: Duration) -> io::Result<Self> {
         let (mut receiver, sender) = UnixStream::pair()?;
         let mut signals = Vec::new();
@@ -43,7 +44,8 @@ impl StopDeadline {
                  ended now, and another worker leads when the lease has expired"
             ));
             log::finish();
-            // Without the handlers of `exit`, which may wait for the same resource as the loop.
+            // The process ends without the handlers of `exit`, because these may wait for the same resource
+            // as the loop.
             low_level::exit(i32::from(FAILURE));
         };
         thread::Builder::new().name("quorate-stop".to_owned()).spawn(watch)?;

@@ -1,8 +1,9 @@
-//! Detects changes of the configuration file: a pure function of the states that were seen.
+//! Detects changes of the configuration file, as a pure function of the observed states.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// The time between two looks. A change counts once two looks in a row agree on it: an editor may be writing the file.
+/// The time between two looks. A change counts once two looks in a row find the same state, because an editor
+/// may still be writing the file.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The properties that distinguish two states of a file.
@@ -11,12 +12,12 @@ pub(super) struct Stamp {
     device: u64,
     inode: u64,
     length: u64,
-    /// In nanoseconds since the epoch.
+    /// The time of the last modification, in nanoseconds since the epoch.
     modified: i128,
 }
 
 impl Stamp {
-    /// Returns the stamp of the file at `path`. It follows links, so that a replaced directory is detected too.
+    /// Returns the stamp of the file at `path`. Follows links, so that a replaced directory is detected, too.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let file = fs::metadata(path)?;
         Ok(Self {
@@ -31,7 +32,8 @@ impl Stamp {
 /// The states of the file that were seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// The state that was read; `None` before the first look: the file may have changed since the program read it.
+    /// The state of the file when it was last read. `None` before the first look, because the file may have
+    /// changed since the program read it.
     read: Option<Stamp>,
     /// The state at the last look; `None` if there was no file.
     last: Option<Stamp>,

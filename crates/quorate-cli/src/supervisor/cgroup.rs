@@ -1,9 +1,10 @@
-//! A cgroup for the command alone, if this process's cgroup is delegated to its user. Processes that changed their user
-//! can then be ended too, by `cgroup.kill`.
+//! A cgroup for the command alone, if this process's cgroup is delegated to its user. With it, `cgroup.kill`
+//! can also end processes that changed their user.
 //!
-//! Used by an unprivileged supervisor only, in a cgroup of version 2 that belongs to its user and on a kernel with
-//! `cgroup.kill` (Linux 5.14). Root can signal every process without it, and its cgroup is managed by the service
-//! manager. The cgroup is always directly below this process's own, which is never killed.
+//! Only an unprivileged supervisor process uses it. It needs a cgroup of version 2 that belongs to its user,
+//! and a kernel with `cgroup.kill` (Linux 5.14). Root can signal every process without a cgroup, and the
+//! service manager manages root's cgroups. The new cgroup is always directly below this process's own cgroup,
+//! which is never killed.
 
 use rustix::process::{Pid, geteuid};
 use std::{
@@ -40,19 +41,20 @@ impl Cgroup {
         Some(Self { own, dir })
     }
 
-    /// Moves this process back. Returns `None` if that fails: this process then shares the command's cgroup, which must not
-    /// be killed.
+    /// Moves this process back to its own cgroup. Returns `None` if that fails. In that case this process
+    /// shares the command's cgroup, which must not be killed.
     pub(super) fn leave(self) -> Option<Self> {
         fs::write(self.own.join("cgroup.procs"), "0").ok()?;
         (own()? == self.own).then_some(self)
     }
 
-    /// Kills every process in it, of any user.
+    /// Kills every process in the cgroup, of any user.
     pub(super) fn kill(&self) {
         kill(&self.dir);
     }
 
-    /// Removes it. Processes that still run in it are moved to the supervisor's cgroup, as far as that is permitted.
+    /// Removes the cgroup. First moves the processes that still run in it to the supervisor process's cgroup,
+    /// as far as that is permitted.
     pub(super) fn remove(&self) {
         for pid in fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
             let _ = fs::write(self.own.join("cgroup.procs"), pid);
@@ -82,7 +84,7 @@ fn dir_of(own: &Path, supervisor: Pid) -> PathBuf {
 /// Kills a cgroup, unless this process is in it or below it.
 fn kill(dir: &Path) {
     if own().is_some_and(|own| !own.starts_with(dir)) {
-        // Opened, never created: if the cgroup does not exist, there is nothing to kill.
+        // The file is opened but never created. If the cgroup does not exist, there is nothing to kill.
         let file = fs::File::options().write(true).open(dir.join("cgroup.kill"));
         let _ = file.and_then(|mut file| io::Write::write_all(&mut file, b"1"));
     }
@@ -99,7 +101,7 @@ fn own() -> Option<PathBuf> {
 fn locate(groups: &str, mounts: &str) -> Option<PathBuf> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
-        // `id parent device root mount-point options … - type source options`
+        // The format of a line: `id parent device root mount-point options … - type source options`
         let (head, tail) = line.split_once(" - ")?;
         let mut head = head.split(' ').skip(3);
         let (root, point) = (head.next()?, head.next()?);

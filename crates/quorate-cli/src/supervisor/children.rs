@@ -1,4 +1,5 @@
-//! The supervisor's children: the command, its process group, and processes that have left the group.
+//! The child processes of the supervisor process: the command, its process group, and processes that have
+//! left the group.
 
 use super::cgroup::Cgroup;
 use super::processes::{Process, children, descendants};
@@ -16,8 +17,8 @@ pub(super) enum Change {
     Exited(Status),
 }
 
-/// Returns the next change of the command that has not been seen. A command that has ended stays a zombie, so that its
-/// number, which is also the number of the group, is not reused.
+/// Returns the next change of the command that was not returned before. A command that has ended stays a
+/// zombie, so that its process id, which is also the id of the group, is not reused.
 pub(super) fn change(command: Pid) -> Option<Change> {
     let stop = waitid(WaitId::Pid(command), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
     if let Ok(Some(stop)) = stop
@@ -33,7 +34,7 @@ pub(super) fn change(command: Pid) -> Option<Change> {
             (None, Some(signal)) => Status::Signal(signal),
             (None, None) => Status::Unknown,
         })),
-        // The command is no longer a child that can be waited for: another process has reaped it.
+        // The command is no longer a child of this process, because another process has reaped it.
         Err(_) => Some(Change::Exited(Status::Unknown)),
     }
 }
@@ -55,24 +56,25 @@ impl ProcessTree {
 
     /// Signals the group, whose leader has not been reaped.
     pub(super) fn signal(&self, signal: Signal) {
-        // Processes that refuse the signal are found by `ProcessTree::refusing`: the result for the group hides them.
+        // `ProcessTree::refusing` finds the processes that cannot be signalled. The result of the call for
+        // the whole group hides them.
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Sends SIGTERM, once to each, to the processes that have left the group and lost their parent.
+    /// Sends SIGTERM to the processes that have left the group and lost their parent, once to each of them.
     pub(super) fn end_escaped(&mut self) {
         for orphan in self.orphans() {
             if Process::read(orphan).is_some_and(|orphan| orphan.runs() && !orphan.is_in(self.command))
                 && self.signalled.insert(orphan.as_raw_pid())
             {
-                // Only this process reaps it, so its number is not reused.
+                // Only this process reaps the orphan, so the orphan's process id is not reused.
                 let _ = kill_process(orphan, Signal::TERM);
                 let _ = kill_process(orphan, Signal::CONT);
             }
         }
     }
 
-    /// Kills the group and, if `with_escaped`, everything that the command has started.
+    /// Kills the group. With `with_escaped`, also kills all other processes that the command has started.
     pub(super) fn kill(&self, with_escaped: bool) {
         self.signal(Signal::KILL);
         if with_escaped {
@@ -85,12 +87,12 @@ impl ProcessTree {
         }
     }
 
-    /// Returns the processes that this user may not signal.
+    /// Returns the processes that this user has no right to signal.
     pub(super) fn refusing(&self, with_escaped: bool) -> Vec<Survivor> {
         self.survivors(with_escaped).into_iter().filter(|one| !one.permitted).collect()
     }
 
-    /// Returns the processes that run.
+    /// Returns the processes that still run.
     pub(super) fn survivors(&self, with_escaped: bool) -> Vec<Survivor> {
         self.running(with_escaped).iter().map(Process::survivor).collect()
     }
@@ -102,19 +104,20 @@ impl ProcessTree {
         }
     }
 
-    /// Returns whether no process runs any more, after the command itself has ended. If descendants can be listed, the
-    /// command stays unreaped, so that the number of its group is not reused.
+    /// Returns whether no process runs any more, after the command itself has ended. If descendants can be
+    /// listed, the command stays unreaped, so that the id of its group is not reused.
     pub(super) fn is_gone(&self, with_escaped: bool) -> bool {
         if !self.is_subreaper {
             self.reap();
             return test_kill_process_group(self.command) == Err(rustix::io::Errno::SRCH);
         }
         self.reap_orphans();
-        // Twice: a process that is just changing its parent is missed by at most one of the two.
+        // The processes are listed twice. At most one of the two lists misses a process that is just changing
+        // its parent.
         self.running(with_escaped).is_empty() && self.running(with_escaped).is_empty()
     }
 
-    /// Reaps all processes: the group must not be signalled after this.
+    /// Reaps all processes. The group must not be signalled afterwards, because its id may be reused.
     pub(super) fn finish(self) {
         self.reap();
         self.reap_orphans();
@@ -137,7 +140,8 @@ impl ProcessTree {
         all
     }
 
-    /// Returns our children except the command: they became ours when they lost their parents.
+    /// Returns the children of this process except the command. They became its children when they lost their
+    /// parents.
     fn orphans(&self) -> Vec<Pid> {
         let mut orphans = if self.is_subreaper { children(getpid()) } else { Vec::new() };
         orphans.retain(|&pid| pid != self.command);
@@ -145,8 +149,8 @@ impl ProcessTree {
     }
 }
 
-/// Makes this process the parent of every descendant that loses its own parent. Returns `false` if that is not possible,
-/// or if our children cannot be listed.
+/// Makes this process the parent of every descendant that loses its own parent. Returns `false` if that is
+/// not possible, or if the children of this process cannot be listed.
 #[cfg(target_os = "linux")]
 pub(super) fn become_subreaper() -> bool {
     let listed = std::fs::exists("/proc/thread-self/children").unwrap_or(false);

@@ -21,7 +21,7 @@ pub struct CommandSpec {
 /// The target of one of a command's three standard streams.
 #[derive(Debug, Default)]
 pub enum Stream {
-    /// The same stream as this process's.
+    /// The same stream as that of this process.
     #[default]
     Inherit,
     /// `/dev/null`.
@@ -94,7 +94,8 @@ impl CommandSpec {
         self
     }
 
-    /// Sets whether the command may use our terminal, and stops this process when it is stopped.
+    /// Sets whether the command may use this process's terminal. If so, this process stops when the command
+    /// is stopped.
     #[must_use]
     pub fn job_control(mut self, yes: bool) -> Self {
         self.job_control = yes;
@@ -118,7 +119,7 @@ impl CommandSpec {
 }
 
 impl fmt::Debug for CommandSpec {
-    /// Leaves out arguments and variables: they may contain secrets.
+    /// Leaves out arguments and variables, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandSpec").field("program", &self.program).finish_non_exhaustive()
     }

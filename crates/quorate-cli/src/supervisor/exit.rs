@@ -4,26 +4,28 @@ use std::{ffi::OsString, fmt, io};
 /// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// It ended with this exit code.
+    /// The command ended with this exit code.
     Code(i32),
-    /// It was ended by this signal.
+    /// This signal ended the command.
     Signal(i32),
-    /// Not known: another process has reaped it, its supervisor was gone, or it still runs.
+    /// Unknown: another process has reaped the command, its supervisor process had ended, or the command
+    /// still runs.
     Unknown,
 }
 
-/// The reason for which the supervisor ended a command.
+/// The reason why the supervisor process ended a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum EndedBy {
     /// [`Supervisor::step_down`](super::Supervisor::step_down) was called.
     StepDown,
-    /// No later deadline arrived before the last one passed, or the end of everything that the command had started was
-    /// observed only after it.
+    /// The last deadline passed before a later one arrived. Or the supervisor process observed the end of all
+    /// the command's processes only after that deadline.
     Deadline,
-    /// The parent of the supervisor process was gone.
+    /// The parent of the supervisor process had ended.
     ParentGone,
-    /// The supervisor process was gone, and its parent killed the group. Processes that had left the group may run.
+    /// The supervisor process had ended, and its parent killed the group. Processes that had left the group
+    /// may still run.
     SupervisorGone,
     /// The supervisor process did not answer, and its parent killed it and everything that the command had started.
     SupervisorSilent,
@@ -38,7 +40,8 @@ pub struct Survivor {
     pub name: String,
     /// The user id; `None` if the system hides it.
     pub user: Option<u32>,
-    /// True if this user may signal it. Then it is inside a system call that cannot be interrupted.
+    /// True if this user has the right to signal the process. In that case the process is inside a system
+    /// call that cannot be interrupted.
     pub permitted: bool,
 }
 
@@ -62,14 +65,14 @@ impl fmt::Display for Survivor {
     }
 }
 
-/// The end of a command. No process of its group runs any more, except [`Exit::survivors`].
+/// The end of a command. No process of its group still runs, except those in [`Exit::survivors`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// The exit status of the command itself.
     pub status: Status,
-    /// The reason for which it was ended; `None` if it ended by itself.
+    /// The reason why the command was ended. `None` if it ended by itself.
     pub ended_by: Option<EndedBy>,
-    /// True if SIGKILL was needed, for the command or for processes that it left behind.
+    /// True if SIGKILL was necessary, for the command or for processes that it left behind.
     pub killed: bool,
     /// The processes that still run although they had to end: processes of other users, and processes inside a system call
     /// that cannot be interrupted. The lease must not be released before it has expired.
@@ -77,12 +80,13 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Returns whether the end of every process that had to end was observed, so that the lease may be released.
+    /// Returns whether the end of every process that had to end was observed. Then the lease may be released.
     pub fn is_complete(&self) -> bool {
         self.survivors.is_empty() && self.ended_by != Some(EndedBy::SupervisorGone)
     }
 
-    /// Returns the exit code that a shell would give: the command's own, or 128 plus the signal; 125 if it is unknown.
+    /// Returns the exit code that a shell would return: the command's own, or 128 plus the signal number. It
+    /// is 125 if the status is unknown.
     pub fn code(&self) -> u8 {
         let code = match self.status {
             Status::Code(code) => code,
@@ -93,7 +97,7 @@ impl Exit {
     }
 }
 
-/// The reason for which a command was not started.
+/// The reason why a command was not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -105,7 +109,7 @@ pub enum StartError {
         /// The error of the system.
         why: String,
     },
-    /// The program exists and cannot be executed: exit code 126.
+    /// The program exists but cannot be executed: exit code 126.
     #[error("{}: {why}", shown(.program))]
     NotExecutable {
         /// The program as it was given.

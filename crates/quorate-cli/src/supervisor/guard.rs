@@ -1,4 +1,4 @@
-//! The decision when the supervisor process signals its command: a pure function of the orders and the time.
+//! Decides when the supervisor process signals its command, as a pure function of the orders and the time.
 
 use super::{Deadline, EndedBy, Exit, Status};
 use quorate::env::BootTime;
@@ -12,11 +12,11 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 /// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing before this time.
+    /// Do nothing before this time.
     Wait(BootTime),
     /// Send SIGTERM to the group.
     Term,
-    /// Send SIGKILL to the group, and look again.
+    /// Send SIGKILL to the group, and check again at this time.
     Kill(BootTime),
     /// All processes have ended.
     Done(Exit),
@@ -31,13 +31,14 @@ pub(super) const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 #[derive(Debug)]
 pub(super) struct Guard {
     deadline: Deadline,
-    /// The reason for which the command must end; set once, while it runs.
+    /// The reason why the command must end. It is set once, while the command runs.
     ended_by: Option<EndedBy>,
     /// Set once the group has been sent SIGTERM or SIGKILL.
     term_sent: bool,
-    /// Set once a signal asked the command to end, so that no process that it has started may outlive it.
+    /// Set once a signal asked the command to end, so no process that the command has started is allowed to
+    /// outlive it.
     end_requested: bool,
-    /// The time at which it was first killed.
+    /// The time at which the group was first sent SIGKILL.
     killed: Option<BootTime>,
     exited: Option<(Status, BootTime)>,
 }
@@ -68,7 +69,8 @@ impl Guard {
     pub(super) fn exited(&mut self, status: Status, now: BootTime) {
         self.exited.get_or_insert((status, now));
         if let Status::Signal(signal) = status {
-            // Sent by the terminal or another process, and not through us.
+            // The signal came from the terminal or from another process, and not through the supervisor
+            // process.
             self.forwarded(signal);
         }
     }
@@ -77,12 +79,12 @@ impl Guard {
         self.exited.is_some()
     }
 
-    /// Returns whether the lease, and not the command, was the reason to end.
+    /// Returns whether the command must end because of the lease, and not by itself.
     pub(super) fn lost(&self) -> bool {
         self.ended_by.is_some()
     }
 
-    /// Returns whether processes that have left the command's group must end as well.
+    /// Returns whether processes that have left the command's group must also end.
     pub(super) fn ends_escaped(&self) -> bool {
         self.lost() || (self.end_requested && self.has_exited())
     }
@@ -97,10 +99,11 @@ impl Guard {
         self.deadline.kill
     }
 
-    /// Returns the action at `now`. `gone` says that no process of the group runs; it was observed before `now`.
+    /// Returns the action at `now`. `gone` is set if no process of the group runs, as observed before `now`.
     pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
         if now >= self.deadline.kill {
-            // Also if the command has ended by itself: it is not known that it ended in time.
+            // The reason is also set if the command has ended by itself: it may have ended after the
+            // deadline.
             self.ended_by.get_or_insert(EndedBy::Deadline);
         }
         if let Some((status, _)) = self.exited
@@ -129,7 +132,7 @@ impl Guard {
 
     fn kill_at(&self) -> BootTime {
         match (self.killed, self.exited) {
-            // A kill that has begun is completed, whatever deadline arrives later.
+            // A kill that has begun is completed, even if a later deadline arrives.
             (Some(since), _) => since,
             (None, Some((_, at))) => self.deadline.kill.min(at + AFTER_ITS_END),
             (None, None) => self.deadline.kill,
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(guard.step(at(15), false), Step::Wait(at(30)));
         guard.set_deadline(until(16, 17));
         assert_eq!(guard.step(at(16), false), Step::Term);
-        // A resignation: the lease is held while the work ends.
+        // The worker resigned, so the lease is held while its work ends.
         guard.set_deadline(until(60, 70));
         assert_eq!(guard.step(at(17), false), Step::Wait(at(70)));
         assert!(matches!(guard.step(at(70), false), Step::Kill(_)));
@@ -246,18 +249,19 @@ mod tests {
         guard.exited(Status::Code(0), at(19));
         assert_eq!(done(guard.step(at(19), true)).ended_by, None);
 
-        // The supervisor was stopped meanwhile.
+        // The supervisor process was stopped for a while.
         let mut guard = Guard::new(until(10, 20));
         guard.exited(Status::Code(0), at(1000));
         assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
 
-        // The command ended in time, and the end of the processes that it left behind was observed only later.
+        // The command ended in time, but the supervisor process observed the end of the remaining processes
+        // only later.
         let mut guard = Guard::new(until(10, 20));
         guard.exited(Status::Code(0), at(9));
         assert_eq!(guard.step(at(9), false), Step::Term);
         assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
 
-        // A later deadline, which had arrived before the look, applies.
+        // A later deadline had arrived before this step, and applies.
         let mut guard = Guard::new(until(10, 20));
         guard.set_deadline(until(2000, 3000));
         guard.exited(Status::Code(0), at(1000));

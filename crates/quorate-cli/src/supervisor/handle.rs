@@ -25,7 +25,8 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longest wait for the end of a group that this process killed.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
-/// After stopping with the command: running for this long without a SIGCONT means that this process was not stopped.
+/// If this process runs for this long without a SIGCONT, after the attempt to stop together with the command,
+/// it was not stopped.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
 /// A command that runs under a supervisor process. See the [module](super) for its guarantees and their limits.
@@ -111,7 +112,8 @@ impl Supervisor {
                     child,
                     socket: unstarted.0.take(),
                     inbox,
-                    // A number below one is invalid: then the supervisor process is the one to end.
+                    // A group id below one is invalid. In that case only the supervisor process can be
+                    // killed.
                     command: CommandView::new(Pid::from_raw(group).unwrap_or(supervisor), supervisor),
                     deadline,
                     accepted: deadline.kill,
@@ -133,7 +135,7 @@ impl Supervisor {
         };
         drop(unstarted);
         if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
-            // It is stopped, possibly after it has started the command.
+            // Stops the supervisor process, which may already have started the command.
             CommandView::new(supervisor, supervisor).kill(Some(supervisor));
             let _ = child.start_kill();
         }
@@ -154,7 +156,8 @@ impl Supervisor {
         self.post(deadline.into());
     }
 
-    /// Sends SIGTERM to the command now. A process that still runs at [`Deadline::kill`] is killed. Never blocks.
+    /// Sends SIGTERM to the command now. Processes of the command that still run at [`Deadline::kill`] are
+    /// killed. Never blocks.
     pub fn step_down(&mut self) {
         self.post(Order::StepDown);
     }
@@ -164,9 +167,9 @@ impl Supervisor {
         self.post(Order::Signal(number));
     }
 
-    /// Waits for the end of the command and of its group. Stops and continues this process with the command. Returns at the
-    /// latest a few seconds after the deadline, and a few seconds after the last deadline that the supervisor process has
-    /// acknowledged: a silent supervisor process is killed, and so is the command that it guards.
+    /// Waits for the end of the command and of its group. When the command stops or continues, this process
+    /// does the same. Returns at most a few seconds after the deadline that the supervisor process last
+    /// acknowledged: if the supervisor process stays silent, this process kills it and its command.
     ///
     /// # Cancel safety
     /// Safe: call it again.
@@ -187,7 +190,7 @@ impl Supervisor {
             self.clean_up().await;
             self.reaped = true;
         }
-        // Never `None` here.
+        // `exit` is never `None` here.
         self.exit.clone().unwrap_or_else(|| self.own_exit(EndedBy::SupervisorGone))
     }
 
@@ -196,7 +199,8 @@ impl Supervisor {
         if let Some(killed) = &self.killed {
             return killed.look_at;
         }
-        // A deadline that it has not acknowledged is unknown to it: it will act by the one before.
+        // The supervisor process may not know a deadline that it has not acknowledged. It then acts by the
+        // deadline before.
         let kill = self.deadline.kill.min(self.accepted);
         let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
@@ -207,8 +211,9 @@ impl Supervisor {
         self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
-    /// Reaps the supervisor process. After a kill by this process, also waits for the end of the killed processes. Each wait
-    /// has one limit in all, however often the future is dropped and created again.
+    /// Reaps the supervisor process. After a kill by this process, also waits for the end of the killed
+    /// processes. Each wait has one limit, which does not begin again when the future is dropped and created
+    /// again.
     async fn clean_up(&mut self) {
         let started =
             CleanUp { supervisor: self.supervisor(), reap_by: self.env.now() + EXIT_WITHIN, gone_by: None };
@@ -229,7 +234,7 @@ impl Supervisor {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
-                // The supervisor process may have named others, which are not visible from here.
+                // The supervisor process may have named other processes, which this process cannot see.
                 return;
             }
             if self.env.now() >= late {
@@ -257,7 +262,8 @@ impl Supervisor {
                 self.exit = Some(exit);
             }
             Event::Overdue => {
-                // This process may have been stopped. No report that had arrived by `now` is missed.
+                // This process may have been stopped for a while. So it first reads every report that had
+                // arrived by `now`.
                 let now = self.env.now();
                 while let Some(report) = self.arrived() {
                     self.take_report(report);
@@ -273,7 +279,8 @@ impl Supervisor {
         match report {
             Report::Ended(exit) => {
                 self.exit = Some(match self.killed {
-                    // The supervisor process may observe the kill before it reads our order: the reason is ours.
+                    // The supervisor process may observe the kill before it reads the order of this process.
+                    // So the reason is that of this process.
                     Some(killed) if exit.status == Status::Signal(9) => {
                         Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
                     }
@@ -290,7 +297,8 @@ impl Supervisor {
             }
             Report::Stopped(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    // We continue here after SIGCONT, or at once if the system ignores the stop signal: an orphaned group.
+                    // This process continues here after SIGCONT. In an orphaned group, in which the system
+                    // ignores the stop signal, it continues at once.
                     let _ = kill_current_process_group(signal);
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
@@ -299,8 +307,8 @@ impl Supervisor {
         }
     }
 
-    /// Handles a supervisor process that has not acted in time. First kills its command; if that is not reported, ends the
-    /// wait and kills the supervisor process.
+    /// Handles a supervisor process that has not acted in time. First kills the command. If the supervisor
+    /// process does not report that, kills it, too, and ends the wait.
     fn on_overdue(&mut self, now: BootTime) {
         let Some(killed) = self.killed else {
             let lost = now >= self.deadline.kill;
@@ -312,7 +320,7 @@ impl Supervisor {
             self.exit = Some(self.own_exit(killed.why));
             let _ = self.child.start_kill();
         } else {
-            // A process that was just changing its parent was missed.
+            // The first kill missed a process that was just changing its parent.
             self.kill(killed.why);
         }
     }
@@ -327,7 +335,7 @@ impl Supervisor {
         self.command.kill(self.supervisor());
     }
 
-    /// Returns the exit, for a supervisor process that reports none.
+    /// Returns the exit that this process itself knows, if the supervisor process reports none.
     fn own_exit(&self, why: EndedBy) -> Exit {
         let killed_at = self.killed.map_or_else(|| self.env.now(), |killed| killed.at);
         let by_itself = match self.ended_at {
@@ -347,7 +355,7 @@ impl Supervisor {
             if let Some(report) = wire::take(&mut self.inbox) {
                 return report.ok();
             }
-            // Reads past the readiness that the runtime has recorded, which may be older.
+            // Reads without asking the runtime whether the socket is readable: its record may be out of date.
             let mut bytes = [0; 4096];
             match rustix::net::recv(self.socket.as_ref()?, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),
@@ -359,8 +367,9 @@ impl Supervisor {
 
     fn post(&mut self, order: Order) {
         let line = wire::line(&order);
-        // A supervisor process that no longer reads, or that would get half a line, cannot be sent orders: it ends the command
-        // at the deadline that it knows, or at the end of the stream.
+        // This process cannot send orders to a supervisor process that no longer reads, or that would receive
+        // half a line. Such a supervisor process ends the command at the deadline that it knows, or at the
+        // end of the stream.
         if self
             .socket
             .as_ref()
@@ -370,8 +379,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the slack of the supervisor process. The lease ends after the time to kill: use at most half of the time
-    /// between the two.
+    /// Returns the slack of the supervisor process. The lease ends later than the time to kill. The slack is
+    /// at most half of the time between these two.
     fn slack(&self) -> Duration {
         (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }
@@ -386,7 +395,7 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if self.exit.is_none() {
-            // After the drop the lease may be released at once: no process of the group may run any more.
+            // After the drop the lease may be released at once, so no process of the group may still run.
             self.post(NOW);
             let supervisor = self.supervisor();
             self.command.kill(supervisor);

@@ -21,13 +21,15 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// A supervisor process that has not yet reported that the command runs. Dropping it sends a deadline that has passed.
+/// A supervisor process that has not yet reported that the command runs. Dropping this value sends a deadline
+/// that has passed.
 pub(super) struct Unstarted(pub(super) Option<UnixStream>);
 
 impl Drop for Unstarted {
     fn drop(&mut self) {
         if let Some(socket) = &self.0 {
-            // If the message cannot be sent, the supervisor sees the end of the stream, or its own deadline.
+            // If the message cannot be sent, the supervisor process ends the command at the end of the
+            // stream, or at its own deadline.
             let _ = socket.try_write(&wire::line(&NOW));
         }
     }
@@ -50,7 +52,8 @@ pub(super) fn spawn_supervisor(
         Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
     let mut supervisor = std::process::Command::new(this_binary()?);
     supervisor.arg0("quorate").arg(ARGUMENT).args(invocation.to_args());
-    // The list of nodes may contain their passwords. A command gets it only if the job's `env` sets it.
+    // The list of nodes may contain the nodes' passwords. A command gets this variable only if the job's
+    // `env` sets it.
     supervisor.env_remove(config::NODES_VARIABLE);
     for name in &command.without {
         supervisor.env_remove(name);
@@ -72,7 +75,8 @@ pub(super) fn spawn_supervisor(
     Ok(Command::from(supervisor).spawn()?)
 }
 
-/// Returns the path of this binary. On Linux this is the running binary even after an upgrade has replaced it on disk.
+/// Returns the path of this binary. On Linux the path refers to the running binary, even after an upgrade has
+/// replaced the file on disk.
 fn this_binary() -> io::Result<OsString> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.into()) } else { std::env::current_exe().map(OsString::from) }

@@ -12,7 +12,7 @@ use std::{
 pub(super) struct Orders {
     socket: OwnedFd,
     inbox: Vec<u8>,
-    /// Set once the parent is gone, or has sent an invalid order.
+    /// Set once the parent has ended, or has sent an invalid order.
     closed: bool,
 }
 
@@ -25,12 +25,13 @@ impl Orders {
         Self { socket, inbox: Vec::new(), closed: false }
     }
 
-    /// Returns the socket to wait for; `None` once no more orders can arrive.
+    /// Returns the socket to wait for. Returns `None` once no more orders can arrive.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         (!self.closed).then(|| self.socket.as_fd())
     }
 
-    /// Takes all orders that have arrived, without waiting. A final `None`, returned once, says that no more will arrive.
+    /// Takes all orders that have arrived, without waiting. A final `None`, returned once, means that no more
+    /// orders will arrive.
     pub(super) fn take(&mut self) -> Vec<Option<Order>> {
         let mut taken = Vec::new();
         if self.closed {
@@ -47,7 +48,7 @@ impl Orders {
             while let Some(order) = wire::take(&mut self.inbox) {
                 match order {
                     Ok(order) => taken.push(Some(order)),
-                    // Whatever the order was meant to say, the deadlines remain as they were.
+                    // The order is invalid, whatever its intention. The deadlines remain as they were.
                     Err(_) => self.closed = true,
                 }
             }

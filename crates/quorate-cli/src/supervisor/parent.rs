@@ -1,4 +1,5 @@
-//! The command as the supervisor's parent sees it, for the case that the supervisor process fails.
+//! The command as seen by the parent of the supervisor process. It is necessary if the supervisor process
+//! fails.
 
 use super::processes::{Pinned, Process, descendants, members, pin};
 use super::{Survivor, cgroup, processes};
@@ -11,7 +12,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 #[derive(Debug)]
 pub(super) struct CommandView {
     group: Pid,
-    /// `None` without `/proc`, or if the command had been reaped before it was read.
+    /// The command itself. `None` without `/proc`, or if the command had been reaped before it could be read.
     leader: Option<Process>,
     #[cfg(target_os = "linux")]
     end: Option<AsyncFd<std::os::fd::OwnedFd>>,
@@ -21,7 +22,8 @@ impl CommandView {
     /// Returns the command that leads `group`, as a child of `supervisor`. Needs a tokio runtime with I/O.
     pub(super) fn new(group: Pid, supervisor: Pid) -> Self {
         let pinned = pin(group);
-        // Read after it was pinned: a child of the supervisor at this time is the command, and so is the pinned process.
+        // The process is read after it was pinned. If it is a child of the supervisor process at this time,
+        // it is the command, and the pinned process is the same.
         let leader = Process::read(group).filter(|command| command.is_child_of(supervisor));
         if leader.is_some() && pinned.is_none() {
             tracing::warn!(
@@ -64,13 +66,13 @@ impl CommandView {
         }
     }
 
-    /// Waits without end: the exit of the command cannot be observed.
+    /// Waits forever, because the exit of the command cannot be observed.
     #[cfg(not(target_os = "linux"))]
     pub(super) async fn ended(&self) {
         std::future::pending().await
     }
 
-    /// Returns whether the command itself has ended, at this moment.
+    /// Returns whether the command itself has ended by now.
     pub(super) fn has_ended(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| !(leader.is_unreaped() && leader.still_runs()))
     }
@@ -78,7 +80,8 @@ impl CommandView {
     /// Kills the group and all descendants of `supervisor`, which has not been reaped.
     pub(super) fn kill(&self, supervisor: Option<Pid>) {
         match &self.leader {
-            // Its number, and so the group's, is not reused while it has not been reaped.
+            // The command's process id, which is also the id of the group, is not reused while the command
+            // has not been reaped.
             Some(leader) if leader.is_unreaped() => {
                 let _ = kill_process_group(self.group, Signal::KILL);
             }
@@ -87,7 +90,8 @@ impl CommandView {
                     let _ = member.signal(Signal::KILL);
                 }
             }
-            // Reaped before it was read: its supervisor had observed the end of the group by then.
+            // The command was reaped before it could be read. So the supervisor process had observed the end
+            // of the group by then.
             None if processes::are_shown() => {}
             None => {
                 let _ = kill_process_group(self.group, Signal::KILL);
@@ -124,7 +128,8 @@ impl CommandView {
     }
 }
 
-/// Kills a child of this process that is stopped and has not been reaped: it could not end by itself.
+/// Kills a child of this process that is stopped and has not been reaped. A stopped process could not end by
+/// itself.
 pub(super) fn kill_if_stopped(pid: Pid) -> io::Result<()> {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))?;
     if status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't'])) {

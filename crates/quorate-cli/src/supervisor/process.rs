@@ -23,19 +23,20 @@ use std::{
     time::Duration,
 };
 
-/// The longest sleep: timers stand still while the machine is suspended, deadlines do not.
+/// The longest sleep. Timers do not advance while the machine is suspended, but deadlines do.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 /// The sleep while a group is ending.
 const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
 
-/// The main function of the supervisor process, which `quorate` starts as `quorate __supervisor …`; not for people.
-/// `args` are the arguments after [`ARGUMENT`](super::ARGUMENT).
+/// The main function of the supervisor process, which `quorate` starts as `quorate __supervisor …`. Users do
+/// not call it. `args` are the arguments after [`ARGUMENT`](super::ARGUMENT).
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some(invocation) = Invocation::parse(args.into_iter()) else {
         eprintln!("quorate: {} is for quorate's own use; see quorate --help", super::ARGUMENT);
         return ExitCode::from(125);
     };
-    // Signals first: after this, only SIGKILL and SIGSTOP can prevent the command from being ended.
+    // The signal handlers come first: after this line, only SIGKILL and SIGSTOP can prevent the command from
+    // being ended.
     match signals::reset().and_then(|()| signals::install_handlers()).and_then(|()| watch(&invocation)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -58,7 +59,7 @@ pub(super) struct Invocation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobControl {
     pub(super) group: Pid,
-    /// Set if the parent leads the group, as a command that a shell starts from its prompt does.
+    /// Set if the parent leads the group, as does a command that a shell starts from its prompt.
     pub(super) leads: bool,
 }
 
@@ -107,7 +108,7 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     let terminal = invocation.job_control.and_then(|job_control| Terminal::open(job_control.group, command));
     let tree = ProcessTree::of(command, is_subreaper, cgroup);
     if eager && terminal.as_ref().is_some_and(Terminal::lend) {
-        // It may have been stopped for reading before it had the terminal.
+        // The command may have been stopped because it read before it had the terminal.
         tree.signal(Signal::CONT);
     }
     let guard = Guard::new(invocation.deadline);
@@ -170,7 +171,7 @@ impl Watch {
                 }
                 Step::Term => {
                     self.tree.signal(Signal::TERM);
-                    // A stopped process could not end.
+                    // A stopped process could not handle SIGTERM and end.
                     self.tree.signal(Signal::CONT);
                     self.report_refused(Signal::TERM);
                     LOOK_WHILE_ENDING
@@ -189,15 +190,15 @@ impl Watch {
         }
     }
 
-    /// Processes all events, and decides on the next step. Returns `None` if orders arrived meanwhile: this process may have
-    /// been stopped at any point, and must not act on a deadline that has been moved.
+    /// Processes all events, and decides on the next step. Returns `None` if orders arrived in the meantime.
+    /// This process may have been stopped at any point, so its deadline may have been moved before it acts.
     fn look(&mut self) -> Option<(BootTime, Step)> {
         self.take_orders();
         while !self.guard.has_exited()
             && let Some(change) = change(self.command)
         {
             match change {
-                // The time is read after the change was observed, so that it is not too early.
+                // The time is read after the change was observed, so that it is not earlier than the change.
                 Change::Exited(status) => self.guard.exited(status, SystemWorld.now()),
                 Change::Stopped(signal) => self.stopped(signal),
             }
@@ -234,7 +235,7 @@ impl Watch {
                     self.guard.forwarded(number);
                     self.tree.signal(signal);
                     if ASK_TO_END.contains(&number) {
-                        // A stopped process could not end.
+                        // A stopped process could not handle SIGTERM and end.
                         self.tree.signal(Signal::CONT);
                     }
                     self.report_refused(signal);
@@ -249,7 +250,7 @@ impl Watch {
         }
     }
 
-    /// Reports the processes that a signal of ours cannot reach.
+    /// Reports the processes that this process has no right to signal.
     fn report_refused(&self, signal: Signal) {
         let processes = self.tree.refusing(self.guard.ends_escaped());
         if !processes.is_empty() {
@@ -275,7 +276,7 @@ impl Watch {
         if wanted_it && self.lend() {
             return self.tree.signal(Signal::CONT);
         }
-        // A SIGSTOP is meant for the command alone.
+        // A SIGSTOP is meant for the command alone, and not for the parent.
         if let Some(terminal) =
             self.terminal.as_ref().filter(|_| wanted_it || signal == Signal::TSTP.as_raw())
         {
@@ -310,14 +311,15 @@ fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
         }
     }
     for stream in &streams {
-        // The command gets them as its standard streams, and no other copies.
+        // The command inherits no extra copies of the streams: it gets them only as its standard streams.
         rustix::io::fcntl_setfd(stream, rustix::io::FdFlags::CLOEXEC)?;
     }
     let streams = streams.try_into();
     streams.map(Some).map_err(|_| io::Error::other("the command's streams did not arrive"))
 }
 
-/// Sends a report to the parent. The parent may be gone, or stopped with a full socket: the guard continues anyway.
+/// Sends a report to the parent. The parent may be gone, or stopped with a full socket: the supervisor
+/// process continues anyway.
 fn report(report: &Report) {
     use rustix::net::{SendFlags, send};
     #[cfg(target_os = "linux")]

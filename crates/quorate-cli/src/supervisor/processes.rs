@@ -1,6 +1,6 @@
-//! Processes as `/proc` shows them, and signals that cannot reach another process with the same number.
+//! Processes as `/proc` shows them, and signals that cannot reach another process with the same process id.
 //!
-//! On other systems than Linux no process is found, and none is signalled.
+//! On systems other than Linux, this module finds no process and signals none.
 
 use super::Survivor;
 use quorate::plain::plain;
@@ -11,25 +11,26 @@ use std::{collections::BTreeMap, fs};
 /// The longest name of a process that is shown, in bytes.
 const NAME_MAX: usize = 64;
 
-/// A process. Its number together with its start time identifies it.
+/// A process. Its process id together with its start time identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: Pid,
     parent: i32,
     group: i32,
     session: i32,
-    /// In clock ticks since boot; `None` if `/proc` hides the process from this user.
+    /// The start time, in clock ticks since boot. `None` if `/proc` hides the process from this user.
     started: Option<u64>,
     ended: bool,
 }
 
 impl Process {
-    /// Reads the process with this number. Returns `None` if it does not exist, or `/proc` does not show it.
+    /// Reads the process with this id. Returns `None` if the process does not exist, or if `/proc` does not
+    /// show it.
     pub(super) fn read(pid: Pid) -> Option<Self> {
         Self::parse(pid, &fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
     }
 
-    /// Finds the process as [`Process::read`] does, and also if `/proc` hides it from this user.
+    /// Finds the process as [`Process::read`] does, even if `/proc` hides it from this user.
     fn find(pid: Pid) -> Option<Self> {
         Self::read(pid).or_else(|| {
             let hidden = test_kill_process(pid) == Err(Errno::PERM);
@@ -42,7 +43,7 @@ impl Process {
     fn parse(pid: Pid, stat: &str) -> Option<Self> {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        // The first thread of a process may have ended before the others.
+        // The first thread of a process may have ended before the process's other threads.
         let ended = matches!(*fields.first()?, "Z" | "X") && number(17)? <= 1;
         Some(Self {
             pid,
@@ -54,12 +55,13 @@ impl Process {
         })
     }
 
-    /// Returns whether it has not ended. A process that waits to be reaped has ended.
+    /// Returns whether the process has not ended. A process that waits to be reaped has ended.
     pub(super) fn runs(&self) -> bool {
         !self.ended
     }
 
-    /// Returns whether it has not ended, by reading its state again. Check [`Process::is_unreaped`] as well.
+    /// Returns whether the process has not ended, by reading its state again. Check [`Process::is_unreaped`]
+    /// as well.
     pub(super) fn still_runs(&self) -> bool {
         Self::find(self.pid).is_some_and(|now| now.runs())
     }
@@ -72,7 +74,7 @@ impl Process {
         self.group == group.as_raw_pid()
     }
 
-    /// Returns whether the number still belongs to this process, because it has not been reaped.
+    /// Returns whether the process id still belongs to this process, because it has not been reaped.
     pub(super) fn is_unreaped(&self) -> bool {
         match self.started {
             Some(_) => Self::read(self.pid).is_some_and(|now| now.started == self.started),
@@ -80,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Sends a signal to this process, and never to another one that has its number by now.
+    /// Sends a signal to this process, and never to another process that has its process id by now.
     pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         let pinned = pin(self.pid);
         if !self.is_unreaped() {
@@ -88,7 +90,8 @@ impl Process {
         }
         match pinned {
             Some(pinned) => pinned.signal(signal),
-            // Linux before 5.3: a number that has just become free is not reused so soon.
+            // Linux before 5.3 has no pidfd. The system does not reuse a process id so soon after it has
+            // become free.
             None => rustix::process::kill_process(self.pid, signal),
         }
     }
@@ -110,12 +113,12 @@ impl Process {
     }
 }
 
-/// Returns whether processes can be found at all, because `/proc` is mounted.
+/// Returns whether processes can be found at all, which requires a mounted `/proc`.
 pub(super) fn are_shown() -> bool {
     Process::read(rustix::process::getpid()).is_some()
 }
 
-/// A handle that keeps referring to the same process after its number is reused.
+/// A handle that keeps referring to the same process, even after the process id is reused.
 #[derive(Debug)]
 pub(super) struct Pinned(#[cfg(target_os = "linux")] pub(super) std::os::fd::OwnedFd);
 
@@ -133,7 +136,7 @@ impl Pinned {
     }
 }
 
-/// Opens a pidfd. Returns `None` if the system has none, or the process does not exist.
+/// Opens a pidfd. Returns `None` if the system has no pidfds, or if the process does not exist.
 #[cfg(target_os = "linux")]
 pub(super) fn pin(pid: Pid) -> Option<Pinned> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok().map(Pinned)
@@ -144,7 +147,7 @@ pub(super) fn pin(_: Pid) -> Option<Pinned> {
     None
 }
 
-/// Returns the children of a process, by all of its threads.
+/// Returns the children that any thread of the process has started.
 pub(super) fn children(of: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{}/task", of.as_raw_pid())).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -152,7 +155,8 @@ pub(super) fn children(of: Pid) -> Vec<Pid> {
     all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Returns all descendants of `of` that have not been reaped. One that is just changing its parent may be missed.
+/// Returns all descendants of `of` that have not been reaped. May miss a process that is just changing its
+/// parent.
 pub(super) fn descendants(of: Pid) -> Vec<Process> {
     let mut found = BTreeMap::new();
     let mut parents = vec![of];
@@ -169,7 +173,7 @@ pub(super) fn descendants(of: Pid) -> Vec<Process> {
 /// Returns the running processes of the group that `leader` led. The leader may have been reaped.
 pub(super) fn members(leader: &Process) -> Vec<Process> {
     if Process::read(leader.pid).is_some_and(|now| now.started != leader.started) {
-        // The number was reused, which happens only after the group is empty.
+        // The process id was reused, which happens only after the group is empty.
         return Vec::new();
     }
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -9,16 +9,16 @@ const USR2: i32 = rustix::process::Signal::USR2.as_raw();
 
 /// The signals that this process receives and forwards to a command.
 ///
-/// From its creation on, they no longer end this process. A signal that was ignored (under `nohup`, for example) stays
-/// ignored.
+/// Once this value exists, these signals no longer end this process. A signal that was ignored (under
+/// `nohup`, for example) stays ignored.
 #[derive(Debug)]
 pub struct ForwardedSignals {
     signals: Vec<(i32, Signal)>,
 }
 
 impl ForwardedSignals {
-    /// Starts to catch the signals. Call it before [`Supervisor::start`](super::Supervisor::start): a signal in between
-    /// would end this process.
+    /// Begins to catch the signals. Call this before [`Supervisor::start`](super::Supervisor::start):
+    /// otherwise a signal in between would end this process.
     ///
     /// # Errors
     /// The error of the system for a handler that cannot be installed.
@@ -28,7 +28,8 @@ impl ForwardedSignals {
         Ok(Self { signals: caught.collect::<io::Result<_>>()? })
     }
 
-    /// Waits for the next signal, to pass to [`Supervisor::signal`](super::Supervisor::signal).
+    /// Waits for the next signal, which the caller passes to
+    /// [`Supervisor::signal`](super::Supervisor::signal).
     ///
     /// # Cancel safety
     /// Safe: no signal is lost.
@@ -45,12 +46,13 @@ impl ForwardedSignals {
     }
 }
 
-/// Resets two settings that a parent may have left in this process: an ignored SIGCHLD, with which the kernel reaps
-/// children itself and their exit status is lost, and blocked signals, by which this process could not be ended. Called
-/// once, before there is another thread.
+/// Resets two settings that a parent may have left in this process. With an ignored SIGCHLD, the kernel reaps
+/// children itself, and their exit status is lost. Blocked signals could not end this process. Call this
+/// once, before another thread exists.
 pub(crate) fn reset() -> io::Result<()> {
     nix::sys::signal::SigSet::empty().thread_set_mask()?;
-    // A handler that does nothing: commands that this process starts get the default action.
+    // The handler does nothing. With a handler, and unlike with "ignore", commands that this process starts
+    // get the default action.
     signal_hook::flag::register(CHLD, std::sync::Arc::default())?;
     Ok(())
 }
@@ -63,8 +65,8 @@ pub(super) fn children() -> io::Result<std::os::unix::net::UnixStream> {
     Ok(reader)
 }
 
-/// Keeps signals that are meant for a command, or for a whole service, from ending the supervisor process that guards
-/// the command. (It installs handlers. A mask or "ignore" would be inherited by the command.)
+/// Keeps signals that are meant for a command, or for a whole service, from ending the supervisor process
+/// that guards the command. (It installs handlers, because the command would inherit a mask or "ignore".)
 pub(super) fn install_handlers() -> io::Result<()> {
     let stops = [rustix::process::Signal::TSTP.as_raw()];
     for number in not_ignored(&FORWARDED).chain(stops) {
@@ -79,7 +81,8 @@ fn not_ignored(numbers: &[i32]) -> impl Iterator<Item = i32> {
     numbers.iter().copied().filter(move |number| ignored & (1 << (number - 1)) == 0)
 }
 
-/// Returns the set of ignored signals from the text of `/proc/self/status`; empty on other systems than Linux.
+/// Returns the set of ignored signals from the text of `/proc/self/status`; empty on systems other than
+/// Linux.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

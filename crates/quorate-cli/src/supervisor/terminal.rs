@@ -5,7 +5,8 @@ use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::fs::File;
 
-/// The controlling terminal. The supervisor process, which is in neither group, hands it from one group to the other.
+/// The controlling terminal. The supervisor process, which is in neither group, hands the terminal from one
+/// group to the other.
 #[derive(Debug)]
 pub(super) struct Terminal {
     tty: File,
@@ -14,7 +15,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Returns `None` without a controlling terminal.
+    /// Opens the controlling terminal. Returns `None` if there is none.
     pub(super) fn open(parent: Pid, command: Pid) -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
         Some(Self { tty, parent, command })
@@ -29,8 +30,8 @@ impl Terminal {
         }
     }
 
-    /// Gives the terminal to the parent if the command has it. Any other group keeps it: for example a shell that has taken
-    /// it because the parent was killed.
+    /// Gives the terminal to the parent if the command has it. Any other group keeps the terminal, for
+    /// example a shell that has taken it because the parent was killed.
     pub(super) fn take_back(&self) {
         if tcgetpgrp(&self.tty).is_ok_and(|group| group == self.command) {
             self.give_to(self.parent);
@@ -38,7 +39,8 @@ impl Terminal {
     }
 
     fn give_to(&self, group: Pid) -> bool {
-        // From a background group this call would stop us, unless the signal is blocked.
+        // The supervisor process is in a background group. This call would stop it, unless the signal is
+        // blocked.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return false };

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub(super) enum Order {
     /// The new deadline, in nanoseconds of the boot clock.
     Deadline { step_down: u64, kill: u64 },
-    /// SIGTERM now, SIGKILL at the deadline.
+    /// An order to send SIGTERM now, and SIGKILL at the deadline.
     StepDown,
-    /// Forward this signal to the command's group.
+    /// An order to forward this signal to the command's group.
     Signal(i32),
-    /// The parent was continued: continue the command.
+    /// The parent was continued, so the command must be continued, too.
     Continue,
 }
 
@@ -22,8 +22,8 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The command runs and leads this process group.
     Started { group: i32 },
-    /// The deadline to kill, in nanoseconds of the boot clock, after all orders read so far. Acknowledges each
-    /// [`Order::Deadline`], or several that arrived together.
+    /// The deadline to kill that results from all orders read so far, in nanoseconds of the boot clock. The
+    /// report acknowledges one [`Order::Deadline`], or several that arrived together.
     Accepted { kill: u64 },
     /// The signal could not be delivered to these processes.
     NotPermitted { signal: i32, processes: Vec<Survivor> },

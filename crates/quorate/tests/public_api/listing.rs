@@ -8,7 +8,7 @@ use std::{
 };
 use syn::{Attribute, Fields, ImplItem, Item, ItemMacro, TraitItem};
 
-/// The definition of an item: its module, and its place there.
+/// The definition of an item: its module, and the index within that module.
 type Definition = (ModPath, usize);
 
 /// The public API.
@@ -16,7 +16,7 @@ pub(crate) struct Api {
     source: Source,
     /// The shortest public path of each item.
     paths: BTreeMap<Definition, String>,
-    /// The documentation of the `pub use` at the root that brings it there.
+    /// The documentation of the `pub use` at the root that re-exports the item.
     use_docs: BTreeMap<Definition, String>,
 }
 
@@ -60,7 +60,8 @@ impl Api {
         }
     }
 
-    /// Returns the definitions that a path means, through further `use` statements: an item, or an item and a macro of one name.
+    /// Returns the definitions that a path refers to, through further `use` statements. These are an item, or
+    /// an item and a macro of the same name.
     fn define(&self, target: &ModPath, depth: usize) -> Vec<Definition> {
         let Some((name, module_path)) = target.split_last().filter(|_| depth < 16) else { return Vec::new() };
         let Some(module) = self.source.modules.get(module_path) else { return Vec::new() };
@@ -85,12 +86,13 @@ impl Api {
         &self.source.modules[module].items[*at]
     }
 
-    /// The public paths, one for each item.
+    /// Returns the public paths, one for each item.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.paths.values().map(String::as_str).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// The names of the types and traits that other crates may use, and that the documentation does not show.
+    /// Returns the names of the types and traits that other crates can use, but that the documentation does
+    /// not show.
     pub(crate) fn hidden_types(&self) -> BTreeSet<String> {
         let shown: BTreeSet<&str> = self.names().filter_map(|name| name.rsplit("::").next()).collect();
         let items = self.source.modules.values().flat_map(|module| &module.items);
@@ -114,7 +116,7 @@ impl Api {
         without.map(|(_, path)| path.as_str()).collect()
     }
 
-    /// The listing: a line for each public item, field, variant and method, sorted.
+    /// Returns the listing: one line for each public item, field, variant and method, sorted.
     pub(crate) fn listing(&self) -> String {
         let mut lines = BTreeSet::new();
         for (definition, path) in &self.paths {
@@ -131,7 +133,8 @@ impl Api {
                 let Item::Impl(block) = item else { continue };
                 let syn::Type::Path(of) = &*block.self_ty else { continue };
                 let Some(last) = of.path.segments.last() else { continue };
-                // Types of one name in two modules would share their methods here: there are none.
+                // Two types of the same name in different modules would share their methods here. There are
+                // no such types.
                 for path in by_name.get(last.ident.to_string().as_str()).into_iter().flatten() {
                     let generics = text(&block.generics);
                     if let Some((of_trait, _)) = &block.trait_ {
@@ -145,7 +148,7 @@ impl Api {
         lines.into_iter().map(|line| line + "\n").collect()
     }
 
-    /// The methods in the macros of this crate that write methods, by the macro's name.
+    /// Returns the methods that macros of this crate define, by the macro's name.
     fn method_macros(&self) -> BTreeMap<String, Vec<ImplItem>> {
         let items = self.source.modules.values().flat_map(|module| &module.items);
         let rules = items.filter_map(|item| match item {
@@ -156,7 +159,7 @@ impl Api {
     }
 }
 
-/// Parses the bodies of a `macro_rules!` as the items of an `impl`, as far as they are.
+/// Parses the bodies of a `macro_rules!` as the items of an `impl`. Skips bodies that are not such items.
 fn arms(rules: &ItemMacro) -> Vec<ImplItem> {
     let mut methods = Vec::new();
     for token in rules.mac.tokens.clone() {
@@ -191,7 +194,7 @@ fn attrs_of(item: &Item) -> Option<&[Attribute]> {
     })
 }
 
-/// The name of an item that other crates may use, if it can be reached.
+/// Returns the name of an item that other crates can use, if they can reach it.
 fn public_name(item: &Item) -> Option<String> {
     let (visibility, name) = match item {
         Item::Struct(item) => (&item.vis, &item.ident),
@@ -280,7 +283,7 @@ fn method(
     }
 }
 
-/// The attributes that other crates notice.
+/// Returns the attributes that matter to other crates.
 fn marks(attrs: &[Attribute]) -> String {
     let non_exhaustive = attrs.iter().any(|attr| attr.path().is_ident("non_exhaustive"));
     condition(attrs) + if non_exhaustive { " (non-exhaustive)" } else { "" }
@@ -304,7 +307,7 @@ fn docs(attrs: &[Attribute]) -> String {
     lines.collect()
 }
 
-/// Tokens as text, without the spaces between them that no reader needs.
+/// Returns the tokens as text, without the spaces that no reader needs.
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string().replace('\n', " ");
     for (spaced, tight) in [

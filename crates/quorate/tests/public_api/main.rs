@@ -6,8 +6,9 @@
 //! UPDATE_PUBLIC_API=1 cargo test -p quorate --test public_api
 //! ```
 //!
-//! The listing is read from the source: every item that can be named through `pub` modules that are not hidden, with its
-//! signature, each under its shortest path. It does not depend on features: an item behind one is listed with its `cfg`.
+//! The listing is read from the source: every item that can be named through `pub` modules that are not
+//! hidden. Each item has its signature and its shortest path. The listing does not depend on features: an
+//! item that needs a feature is listed with its `cfg`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,9 +20,10 @@ use std::{env, fs, path::Path};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The number of documented public names above which the front door is too wide.
+/// The largest permitted number of documented public names. With more names the API would be too large for a
+/// new user.
 const NAMES_MAX: usize = 93;
-/// The number of names at the root of the crate.
+/// The largest permitted number of names at the root of the crate.
 const ROOT_MAX: usize = 24;
 
 fn api() -> Api {

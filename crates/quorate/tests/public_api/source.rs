@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, fs, path::Path};
 use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 
-/// A path of names from the root of the crate; the root itself is empty.
+/// A path of names from the root of the crate. The path of the root itself is empty.
 pub(crate) type ModPath = Vec<String>;
 
 /// A module.
 pub(crate) struct Module {
     pub(crate) items: Vec<Item>,
-    /// True if other crates may name it and the documentation shows it.
+    /// True if other crates can name the module and the documentation shows it.
     pub(crate) is_public: bool,
 }
 
@@ -61,7 +61,7 @@ impl Source {
         self.modules.insert(path, Module { items, is_public });
     }
 
-    /// Returns what `use` statement brings into the module at `path`.
+    /// Returns the names that a `use` statement brings into the module at `path`.
     pub(crate) fn imports(&self, path: &ModPath, item: &ItemUse) -> Vec<Import> {
         let mut found = Vec::new();
         flatten(&item.tree, &mut Vec::new(), &mut found);
@@ -75,7 +75,8 @@ impl Source {
         imports
     }
 
-    /// Returns the path from the root of one that is written in the module at `module`; `None` for another crate's.
+    /// Returns the path from the root of the crate for a path that is written in the module at `module`.
+    /// Returns `None` for a path of another crate.
     fn absolute(&self, module: &ModPath, path: &[String]) -> Option<ModPath> {
         let mut base = match path.first().map(String::as_str)? {
             "crate" => Vec::new(),

@@ -12,9 +12,10 @@ use tokio::{
     sync::mpsc,
 };
 
-/// The most jobs in one write.
+/// The largest number of jobs in one write.
 const BATCH_MAX: usize = 256;
-/// The most writes in flight. Jobs that arrive meanwhile are sent together.
+/// The largest number of writes in flight. Jobs that arrive in the meantime are sent together in
+/// the next write.
 const WRITES_MAX: usize = 2;
 /// The prefix of the raw drivers' keys, separate from all others.
 const PREFIX: &str = "limit:";
@@ -24,7 +25,7 @@ const MARKER: &str = "no marker";
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// One connection, and its dialect.
+/// One connection to a server, and the protocol that its requests use.
 pub(super) struct RawConnection {
     stream: TcpStream,
     encoding: Encoding,
@@ -174,7 +175,7 @@ fn bare(request: &Request, script: &str) -> Cmd {
             command.arg("EVALSHA").arg(script).arg(1);
             command.arg(format!("{PREFIX}bare:{resource}")).arg(owner.as_str());
         }
-        // No other request is sent.
+        // The raw driver sends no other request.
         _ => {
             command.arg("PING");
         }

@@ -25,22 +25,24 @@ use toml::Spanned;
 /// The longest name of a job, in bytes.
 const NAME_MAX: usize = 128;
 
-/// A job of the file, checked. `Debug` shows the names in `env`, not the values.
+/// A job of the file, checked. `Debug` shows the names of the variables in `env`, not their values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobConfig {
     /// The name, unique in the file.
     pub name: Arc<str>,
-    /// The times at which it is due.
+    /// The times at which the job is due.
     pub schedule: Schedule,
     /// Program and arguments; never empty. For a `shell` line, the program is the shell.
     pub command: Vec<String>,
     /// The exit codes of success; never empty.
     pub ok_exit_codes: Vec<u8>,
-    /// The number of bytes at the end of a run's output that its history keeps; none if `None`.
+    /// The number of bytes at the end of a run's output that the job's history keeps. `None` keeps no
+    /// output.
     pub keep_output: Option<usize>,
-    /// The working directory, made absolute from the directory of the file; the program's own if `None`.
+    /// The working directory, made absolute from the directory of the file. `None` means the working
+    /// directory of the program itself.
     pub cwd: Option<PathBuf>,
-    /// Additional variables of its environment.
+    /// Additional environment variables of the command.
     pub env: BTreeMap<String, String>,
     /// The rule for ticks that could not run in time.
     pub misfire: Misfire,
@@ -54,11 +56,11 @@ pub struct JobConfig {
     pub overlap: Overlap,
     /// The number of attempts of a run, and the delays between them.
     pub retries: Retry,
-    /// The worker on which it runs: the leader, or any.
+    /// The worker on which the job runs: the leader, or any worker.
     pub placement: Placement,
-    /// The priority among runs that wait to start; the highest starts first.
+    /// The priority among runs that wait to start. The run with the highest priority starts first.
     pub priority: i32,
-    /// The number of entries that its history keeps.
+    /// The number of entries that the job's history keeps.
     pub history: usize,
 }
 
@@ -85,7 +87,7 @@ impl fmt::Debug for JobConfig {
     }
 }
 
-/// Checks each job of the file by itself, and all of them together.
+/// Checks each job of the file on its own, and then all jobs together.
 pub(super) fn check(
     source: &SourceText<'_>,
     jobs: &[Spanned<JobText>],
@@ -200,7 +202,8 @@ impl JobCheck<'_> {
     }
 
     fn misfire(&self, schedule: &Schedule, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
-        // The window must contain the ticks that are due while the lease of a crashed leader runs out.
+        // The catch-up window must contain the ticks that are due until the lease of a crashed leader
+        // has ended.
         let usual = Misfire::default_for(schedule).within().max(lease.ttl * 2);
         let Some(misfire) = &self.written.misfire else { return Ok(Misfire::run_once(usual)) };
         let MisfireText { rule, within } = misfire.as_ref();

@@ -13,7 +13,8 @@ use toml::Spanned;
 const ATTEMPTS_MAX: i64 = 100;
 /// The default number of entries of a job's history, as in [`Job::history`](quorate::scheduler::Job::history).
 const HISTORY: usize = 100;
-/// The largest number of entries of a job's history, which is read as a whole.
+/// The largest number of entries of a job's history. The limit is necessary because the history is read as a
+/// whole.
 const HISTORY_MAX: i64 = 10_000;
 
 impl JobCheck<'_> {

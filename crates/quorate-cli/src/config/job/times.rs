@@ -10,7 +10,7 @@ use std::{fmt, ops::Range};
 use toml::Spanned;
 
 impl JobCheck<'_> {
-    /// Returns the schedule, which exactly one key gives.
+    /// Returns the schedule. Exactly one of the keys for it must be present.
     pub(super) fn schedule(&self) -> Result<Schedule, ConfigError> {
         let written = self.written;
         let keys: [(&str, Option<Range<usize>>); 4] = [
