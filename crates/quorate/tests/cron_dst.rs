@@ -360,7 +360,8 @@ impl Line {
         let mut ticks = BTreeSet::new();
         let mut skipped: Vec<DateTime> = Vec::new();
         let mut gap = None;
-        // The local time before the last step back of the clock: every earlier local time has been shown.
+        // The last local time before the clock was most recently set back. A local time that is not later is a
+        // repetition.
         let mut shown_before: Option<DateTime> = None;
         let mut last = seconds.shows[0] - second;
         for (utc, now) in (seconds.begin..).zip(seconds.shows.iter().copied()) {

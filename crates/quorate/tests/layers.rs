@@ -1,4 +1,5 @@
-//! The layers of the library: each module uses only modules below it, and the files of one module form no circle.
+//! The layers of the library: each module uses only modules below it, and the files of one module form no circle, with the
+//! exceptions that are listed below.
 //!
 //! The test reads the sources as tokens, so comments and strings do not count. Test code (`#[cfg(test)]`, `*tests.rs`,
 //! `tests/`) may use anything.

@@ -387,7 +387,7 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let (ended, seen) = (CancellationToken::new(), CancellationToken::new());
-    /// Reports that the work was dropped, and whether the term was still held then.
+    /// When the work is dropped, asserts that the term is still held, and reports the drop.
     struct Dropped(RunContext, CancellationToken);
     impl Drop for Dropped {
         fn drop(&mut self) {

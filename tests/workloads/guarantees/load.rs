@@ -154,7 +154,7 @@ pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal
             late.lock().unwrap_or_else(PoisonError::into_inner).push(micros);
             async { Ok::<(), Infallible>(()) }
         };
-        // In a burst, the jobs of one second share its beginning.
+        // In a burst, all jobs of the same second are due at its start. Otherwise they are spread over the second.
         let phase = if settings.burst { number / due * 1_000_000 } else { number * 1_000_000 / due };
         let schedule = Schedule::custom(Phase { period: registered * 1_000_000 / due, phase });
         let job = Job::new(&format!("job-{number:05}"), schedule, handler).delivery(delivery);

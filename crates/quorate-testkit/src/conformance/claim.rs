@@ -172,7 +172,7 @@ pub(super) async fn a_count_expires_and_ends_with_the_done_record<N: Node>(node:
     assert_eq!(client.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
     let seen = client.inspect(&finished).await;
     assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
-    // On a claim that is done, no attempt is counted, even if its owner was set again.
+    // The done record has ended the lease on the claim, so a later attempt of its former owner is refused.
     let late = client.ask(count(&finished, &owner(1), 2, None)).await;
     assert_eq!(late, Reply::Refused(Refusal::NotOwner));
     client.wait_until(&brief, |seen| seen.begun.is_none()).await;

@@ -100,7 +100,7 @@ impl RedisServer {
     /// lost.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // SIGKILL ends a stopped process too. It may not end a process that is being traced or frozen.
+            // SIGKILL also ends a stopped process. SIGCONT is a precaution for a process that is traced.
             let _ = signal(&child, Signal::CONT);
             let _ = child.kill();
             let _ = child.wait();

@@ -5,12 +5,12 @@ use std::{fmt, sync::Arc, time::Duration};
 /// others. Each node's marker contains them. If a worker's settings differ from a marker, that node's votes do not
 /// count for the worker.
 ///
-/// | setting | harm to the others where one worker's differs |
+/// | setting | what can happen to other workers if one worker's value differs |
 /// | --- | --- |
 /// | `max_ttl` | a node that lost its memory votes before the longest lease has ended |
 /// | `max_clock_offset` | the same, and a fencing token is given twice |
-/// | `clock_step_allowance` | a worker counts on a node whose clock stepped further than another's lease allows for |
-/// | `drift_rate` | a lease is believed valid after others see it ended |
+/// | `clock_step_allowance` | a worker counts votes of a node whose clock has stepped by more than another worker's lease allows for |
+/// | `drift_rate` | a worker considers its lease valid after other workers consider it ended |
 /// | `durable` | a restarted node votes at once, for every worker |
 /// | `trust_new_nodes` | a node that lost its memory votes at once, for every worker |
 ///

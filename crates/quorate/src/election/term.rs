@@ -50,7 +50,7 @@ struct Inner {
     tasks_end: CancellationToken,
     /// Fires when the leader must resign.
     resigning: CancellationToken,
-    /// The worker to which the leader then hands over.
+    /// The worker to which the leader transfers its lease when it resigns; `None` if there is no successor.
     successor: Mutex<Option<Arc<str>>>,
     /// True if the lease is left to run out when the term ends.
     unreleased: AtomicBool,

@@ -204,9 +204,8 @@ impl LeaseRenewer {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // The lease has expired by its votes: release the remaining keys. If the handle has ended the lease, the
-            // handle's own command arrives soon. That command may say to leave the keys on the nodes, so nothing is
-            // released here.
+            // If the validity that the votes gave has passed, the remaining keys are released. Otherwise the handle has
+            // ended the lease: its own command arrives soon, and may say to leave the keys on the nodes.
             if until <= now {
                 self.let_go(id, None);
             }

@@ -311,7 +311,8 @@ impl NodeTrust {
         Some(Hello { node_time: hello.node_time + passed, ..hello })
     }
 
-    /// Lets votes count from the marking's time on.
+    /// Takes the marking's marker as the node's memory. The node's votes count from the marking's `from` on, or from the end
+    /// of a quarantine after a clock step, if that is later and the marking does not end it.
     fn settle(&mut self, now: BootTime, marking: Marking) {
         let Marking { marker, mut from, mut reason, ends_quarantine } = marking;
         match &self.step {

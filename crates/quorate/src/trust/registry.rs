@@ -136,7 +136,8 @@ struct RegistryState {
 enum MarkerState {
     /// There was no handshake with the node.
     Unknown,
-    /// There was a handshake, and the node has no marker, or may have another one by now.
+    /// A handshake took place, but no marker counts: the node had none, or the connection has ended since, so that
+    /// the node may store a different marker by now.
     None,
     /// The marker names the same node list and shared settings.
     Agrees,

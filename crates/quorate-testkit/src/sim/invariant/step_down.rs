@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// The longest time that a running worker may take to ask its work to stop, once the grace period has begun.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
-/// Requires that work is asked to stop if its lease ends within the grace period, as long as its process runs.
+/// Requires that work is asked to stop within [`SOON`] once no more than the grace period of its lease remains. A worker
+/// whose process is paused is exempt.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
     ending_since: BTreeMap<u64, Duration>,

@@ -118,7 +118,7 @@ struct Registration {
     since: Option<WallTime>,
     /// The newest term that wrote the registration.
     term: u64,
-    /// The time before which no leader must account for ticks, because a majority lost the registration.
+    /// Leaders need not account for ticks before this time, because a majority of the servers lost the registration.
     lost_until: WallTime,
 }
 
@@ -381,8 +381,8 @@ impl Registration {
         for on in self.stands.values_mut() {
             on.remove(node);
         }
-        // A leader that registers a job with a later time than before must have found no registration. No leader must
-        // account for the ticks between the two times.
+        // A leader that registers a job with a later time than before must have found no registration. Leaders
+        // need not account for the ticks between the two times.
         if later && self.since.is_some_and(|known| known < since) {
             self.lost_until = self.lost_until.max(since);
         }

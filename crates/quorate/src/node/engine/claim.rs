@@ -12,8 +12,8 @@ pub(super) struct ClaimState {
 }
 
 /// Decides whether a node at which `stored` attempts are counted accepts a count of `requested`: only if it
-/// is larger, so that each attempt is counted once. (The majority that counts need not be the majority that
-/// granted: one of its nodes may meanwhile have counted the attempt of another worker.)
+/// is larger, so that each attempt is counted once. (The nodes that accept this count may be another
+/// majority than those that granted the claim. In the meantime, one of them may have counted an attempt of another worker.)
 pub fn counts_more(stored: Option<u32>, requested: u32) -> bool {
     stored.unwrap_or_default() < requested
 }

@@ -91,7 +91,7 @@ pub enum RunVerdict {
         /// The record that the leader names as *seen* when it overwrites it.
         record: Record,
     },
-    /// The record that decides is open: workers may take the run, or have taken it.
+    /// The deciding record is *open*: workers may take the run, or one of them has taken it.
     Opened {
         /// The record that decides.
         record: Record,

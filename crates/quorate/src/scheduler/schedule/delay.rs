@@ -2,14 +2,14 @@ use crate::env::WallTime;
 use crate::scheduler::schedule::{error::InvalidSchedule, every::whole_micros};
 use std::{fmt, time::Duration};
 
-/// A schedule with a tick a fixed time after the end of the last run.
+/// A schedule whose next tick is due a fixed time after the end of the last run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delay {
     micros: u64,
 }
 
 impl Delay {
-    /// Creates a schedule with a tick `delay` after the end of the last run.
+    /// Creates a schedule whose next tick is due `delay` after the end of the last run.
     ///
     /// # Errors
     /// [`InvalidSchedule::Interval`], as for [`delay`](super::delay).

@@ -59,9 +59,9 @@ pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
     /// The stored record, if it is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record, and too few nodes would remember a record of that time.
+    /// True if no node has a record, and too few nodes remember the time at which one could have been written.
     pub(in crate::scheduler) unknown: bool,
-    /// True if a majority of the nodes would remember a record of that time.
+    /// True if a majority of the nodes remembers the earliest time at which a record could have been written.
     pub(in crate::scheduler) remembering: bool,
     /// The closed record that decides on the run, if it is not known whether a majority stored it.
     pub(in crate::scheduler) unsettled: Option<Record>,
