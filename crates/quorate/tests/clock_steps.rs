@@ -97,7 +97,7 @@ impl Worker {
 
     /// Waits until this worker has started ten more ticks.
     async fn goes_on(&self, what: &str) {
-        let (enough, deadline) = (self.started() + 10, self.quorum.env().now() + 10 * SECOND);
+        let (enough, deadline) = (self.started() + 10, self.quorum.env().now() + 60 * SECOND);
         while self.started() < enough {
             assert!(self.quorum.env().now() < deadline, "{} started {} {what}", self.name, self.started());
             self.quorum.env().sleep(PERIOD / 2).await;
