@@ -181,9 +181,19 @@ impl Worker {
         }
     }
 
+    /// Returns the time of the next read of the list. A worker without jobs reads nothing.
+    fn next_list(&self) -> Option<BootTime> {
+        (self.listing.is_none() && !self.with.registry.jobs().is_empty()).then_some(self.list_at)
+    }
+
+    /// Returns the time of the next read of the records of active runs.
+    fn next_poll(&self) -> Option<BootTime> {
+        (self.polling.is_none() && !self.active.is_empty()).then_some(self.poll_at)
+    }
+
     /// Starts to read the list of open runs, if a read is due.
     fn read_list(&mut self) {
-        if self.listing.is_some() || self.env.now() < self.list_at || self.with.registry.jobs().is_empty() {
+        if self.next_list().is_none_or(|at| self.env.now() < at) {
             return;
         }
         let ledger = self.with.ledger.clone();
@@ -221,7 +231,7 @@ impl Worker {
 
     /// Starts to read the records of active runs, if a read is due, to find the runs that a request cancels.
     fn poll(&mut self) {
-        if self.polling.is_some() || self.env.now() < self.poll_at || self.active.is_empty() {
+        if self.next_poll().is_none_or(|at| self.env.now() < at) {
             return;
         }
         self.poll_at = self.env.now() + POLL_PAUSE;
@@ -246,6 +256,7 @@ impl Worker {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let busy = u32::try_from(self.active.len()).unwrap_or(u32::MAX).min(SHARE_WAIT_RUNS);
         let jobs = self.with.registry.jobs();
+        self.candidates.retain(|key, _| job_of(key).is_some_and(|job| jobs.contains_key(job)));
         let mut due = Vec::new();
         for (key, candidate) in &mut self.candidates {
             let Some(job) = job_of(key).and_then(|job| jobs.get(job)) else { continue };
@@ -296,20 +307,16 @@ impl Worker {
         self.list_at = self.list_at.min(self.env.now() + LIST_PAUSE.0);
     }
 
+    /// Returns when `read_list`, `poll` or `take` has work. These functions decide by the same times, so that the task never
+    /// wakes without work.
     fn wake(&self) -> BootTime {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let room = self.active.len() < self.with.max_running;
-        // Only what `list` and `take` act on may wake this task, or it would wake again and again.
-        let jobs = self.with.registry.jobs();
-        let is_known = |key: &str| job_of(key).is_some_and(|job| jobs.contains_key(job));
-        let candidates = self.candidates.iter().filter(|(key, _)| room && is_known(key));
-        let candidates = candidates.map(|(_, candidate)| match candidate.try_at {
+        let candidates = self.candidates.values().filter(|_| room).map(|candidate| match candidate.try_at {
             Some(at) => at,
             None => now + wall.until(candidate.not_before).min(WALL_CLOCK_CHECK),
         });
-        let list = (self.listing.is_none() && !jobs.is_empty()).then_some(self.list_at);
-        let poll = (self.polling.is_none() && !self.active.is_empty()).then_some(self.poll_at);
-        candidates.chain(list).chain(poll).min().unwrap_or(now + LIST_PAUSE.1)
+        candidates.chain(self.next_list()).chain(self.next_poll()).min().unwrap_or(now + LIST_PAUSE.1)
     }
 }
 
