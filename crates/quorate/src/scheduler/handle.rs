@@ -65,7 +65,7 @@ impl SchedulerHandle {
 
     /// Returns the jobs, by name.
     pub fn jobs(&self) -> Vec<Job> {
-        self.registry.jobs().into_values().map(|job| (*job).clone()).collect()
+        self.registry.jobs().values().map(|job| Job::clone(job)).collect()
     }
 
     /// Starts no further run, waits until the active runs or the term have ended, and resigns. When it returns,

@@ -8,13 +8,17 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// The jobs of a scheduler at one time, by name.
+pub(in crate::scheduler) type JobMap = Arc<BTreeMap<Arc<str>, Arc<Job>>>;
+
 /// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share it.
 #[derive(Clone, Debug)]
 pub(super) struct JobRegistry(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    jobs: Mutex<BTreeMap<Arc<str>, Arc<Job>>>,
+    /// A change replaces the map, so that a reader copies nothing: workers and the leader read it at each turn.
+    jobs: Mutex<JobMap>,
     /// The number of changes of the jobs.
     version: watch::Sender<u64>,
     phase: watch::Sender<Phase>,
@@ -50,7 +54,7 @@ impl JobRegistry {
     pub(super) fn new(jobs: &[Job]) -> Self {
         let jobs = jobs.iter().map(|job| (Arc::clone(job.name()), Arc::new(job.clone()))).collect();
         Self(Arc::new(Inner {
-            jobs: Mutex::new(jobs),
+            jobs: Mutex::new(Arc::new(jobs)),
             version: watch::Sender::new(0),
             phase: watch::Sender::new(Phase::Open),
             leads: Mutex::new(0),
@@ -61,8 +65,8 @@ impl JobRegistry {
     }
 
     /// Returns the jobs, by name.
-    pub(super) fn jobs(&self) -> BTreeMap<Arc<str>, Arc<Job>> {
-        self.lock().clone()
+    pub(super) fn jobs(&self) -> JobMap {
+        Arc::clone(&self.lock())
     }
 
     /// Changes the jobs as a whole and notifies the leader, unless `change` returns an error.
@@ -71,9 +75,9 @@ impl JobRegistry {
         change: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<Job>>) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut jobs = self.lock();
-        let mut changed = jobs.clone();
+        let mut changed = BTreeMap::clone(&jobs);
         let result = change(&mut changed)?;
-        *jobs = changed;
+        *jobs = Arc::new(changed);
         self.0.counts.forget_all_but(&jobs);
         drop(jobs);
         self.0.version.send_modify(|version| *version += 1);
@@ -158,7 +162,7 @@ impl JobRegistry {
         self.0.leads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Job>>> {
+    fn lock(&self) -> MutexGuard<'_, JobMap> {
         self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

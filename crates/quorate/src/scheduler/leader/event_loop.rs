@@ -187,7 +187,7 @@ impl<'a> EventLoop<'a> {
     }
 
     fn jobs_changed(&mut self) {
-        let effects = self.planner.change(self.leading.registry.jobs(), self.now());
+        let effects = self.planner.change(&self.leading.registry.jobs(), self.now());
         self.carry_out(effects);
     }
 

@@ -125,7 +125,7 @@ impl Planner {
     /// once. [`Planner::take_over`] takes over the others later.
     pub(in crate::scheduler) fn change(
         &mut self,
-        jobs: BTreeMap<Arc<str>, Arc<Job>>,
+        jobs: &BTreeMap<Arc<str>, Arc<Job>>,
         now: WallTime,
     ) -> Vec<Effect> {
         let mut out = Vec::new();
@@ -138,7 +138,7 @@ impl Planner {
             self.requests.drop_job(&name, &active, &self.jobs, now, &mut out);
             self.jobs.close_ended(now, &mut out);
         }
-        self.to_take = jobs.into_values().collect();
+        self.to_take = jobs.values().cloned().collect();
         self.deferred.clear();
         out
     }

@@ -51,7 +51,7 @@ fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
 
 fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64) -> (Planner, Vec<Effect>) {
     let mut planner = Planner::new(sealed, settings());
-    let mut effects = planner.change(registry(jobs), at(now));
+    let mut effects = planner.change(&registry(jobs), at(now));
     effects.extend(take_over(&mut planner, now));
     (planner, effects)
 }
@@ -129,7 +129,7 @@ fn with_open_run() -> LedgerSnapshot {
 #[test]
 fn a_new_job_is_registered_before_it_starts() {
     let mut planner = Planner::new(sealed(&[], &[]), settings());
-    planner.change(registry([job("j")]), at(10));
+    planner.change(&registry([job("j")]), at(10));
     let effects = planner.take_over(at(10));
     let [Effect::Register { place, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert!(planner.is_complete() && starts(&mut planner, 12).is_empty());
@@ -142,7 +142,7 @@ fn a_new_job_is_registered_before_it_starts() {
 fn jobs_are_taken_over_in_parts_and_requests_wait_for_the_last() {
     let jobs = (0..=JOBS_AT_ONCE).map(|number| job(&format!("j{number}")));
     let mut planner = Planner::new(sealed(&[], &[]), settings());
-    planner.change(registry(jobs), at(10));
+    planner.change(&registry(jobs), at(10));
     assert_eq!(planner.take_over(at(10)).len(), JOBS_AT_ONCE);
     assert!(planner.has_jobs_to_take() && !planner.is_complete());
     assert_eq!(planner.take_over(at(10)).len(), 1);
@@ -164,7 +164,7 @@ fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
     let counts = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
     let started = starts(&mut planner, 12);
-    let effects = planner.change(BTreeMap::new(), at(12));
+    let effects = planner.change(&BTreeMap::new(), at(12));
     assert!(matches!(&effects[..], [Effect::CloseRow { last: false, .. }]), "{effects:?}");
     let effects = planner.run_ended(
         completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))),
@@ -234,7 +234,7 @@ fn a_leader_without_the_job_watches_its_open_run_and_enters_its_end() {
     assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
     assert_eq!(planner.needed.unfinished().count(), 0, "and is not kept any more");
     // The leader gets the job later in the term. The run is not opened again.
-    planner.change(registry([job("j").placement(Placement::AnyWorker)]), at(13));
+    planner.change(&registry([job("j").placement(Placement::AnyWorker)]), at(13));
     let effects = take_over(&mut planner, 13);
     let later = runs(effects).into_iter().chain(starts(&mut planner, 14));
     assert!(later.map(|start| start.run.tick).all(|tick| tick > at(5)));
@@ -244,7 +244,7 @@ fn a_leader_without_the_job_watches_its_open_run_and_enters_its_end() {
 fn a_job_is_taken_over_once_the_watches_of_its_runs_have_ended() {
     let (mut planner, effects) = planner(with_open_run(), [], 10);
     let watch = runs(effects).remove(0);
-    planner.change(registry([job("j").placement(Placement::AnyWorker)]), at(11));
+    planner.change(&registry([job("j").placement(Placement::AnyWorker)]), at(11));
     let effects = planner.take_over(at(11));
     assert!(matches!(&effects[..], [Effect::Release { key }] if *key == watch.run.key), "{effects:?}");
     assert!(!planner.has_jobs_to_take());
