@@ -8,6 +8,7 @@
 use crate::scheduler::{
     plan::pending_run::{PendingRun, RunToClose},
     store::{
+        requested_key,
         row_writer::highest,
         snapshot::{Decided, LedgerSnapshot},
     },
@@ -16,8 +17,8 @@ use crate::{
     env::WallTime,
     node::Record,
     scheduler::{
-        Decision, Job, JobAction, JobRequest, JobResponse, RequestId, RunCause, RunKey, RunRecord,
-        SkipReason, inherited, store::FOR_EVER,
+        Decision, Job, JobAction, JobRequest, JobResponse, RequestId, RunCause, RunRecord, SkipReason,
+        inherited, store::FOR_EVER,
     },
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -28,9 +29,6 @@ pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
 const COUNTED_MAX: usize = 100_000;
 /// The prefix of the keys of requests' rows.
 const PREFIX: &str = "ask/";
-
-/// The prefix of the keys of requested runs.
-const RUN_PREFIX: &str = "run/";
 
 /// The row of a request in the ledger, under `ask/ID`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -141,7 +139,7 @@ impl OpenRequest {
         let Some(&tick) = self.ticks.front() else { return NextRun::Finished };
         let (id, at) = (self.row.request.id, self.row.moved);
         let cause = self.cause();
-        let key = run_key(id, &job.name, tick);
+        let key = requested_key(id, &job.name, tick);
         let Decided { decision, seen, unknown, remembering, unsettled } =
             sealed.decide(job.delivery, &key, at);
         let not_before = at;
@@ -203,21 +201,6 @@ impl OpenRequest {
 /// Returns the requests in the sealed ledger, each with true if it is closed.
 pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = (RequestRow, bool)> {
     sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records))
-}
-
-/// Returns the key of a requested run.
-fn run_key(id: RequestId, job: &str, tick: WallTime) -> Arc<str> {
-    format!("{RUN_PREFIX}{id}/{job}/{:020}", tick.as_micros()).into()
-}
-
-/// Returns the job and the tick of a run of the ledger, scheduled or requested; `None` for another key.
-pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(Arc<str>, WallTime)> {
-    let Some(rest) = key.strip_prefix(RUN_PREFIX) else {
-        let key = RunKey::parse(key).ok()??;
-        return Some((key.job, key.tick));
-    };
-    let (job, micros) = rest.split_once('/')?.1.rsplit_once('/')?;
-    Some((job.into(), WallTime::from_micros(micros.parse().ok()?)))
 }
 
 /// Returns the ticks that a request asks for.
@@ -362,13 +345,5 @@ mod tests {
         assert!(again.seen.is_some());
         let forgetful = LedgerSnapshot::new(vec![node(at(5_000), vec![]); 3], 2, SECOND);
         assert!(matches!(open.next(&once, &forgetful), NextRun::Skip(_, SkipReason::Unknown)));
-    }
-
-    #[test]
-    fn the_job_and_the_tick_of_a_run_are_read_from_its_key() {
-        let id = RequestId::from_u128(7);
-        assert_eq!(job_and_tick(&run_key(id, "a/b", at(3))), Some(("a/b".into(), at(3))));
-        assert_eq!(job_and_tick(&RunKey::new("a/b", at(3)).key()), Some(("a/b".into(), at(3))));
-        assert_eq!(["open", "job/j", "run/x", "tick/j"].map(job_and_tick), [None, None, None, None]);
     }
 }

@@ -10,11 +10,9 @@ use crate::scheduler::{
     plan::{
         effect::{Effect, RunOwner, RunStart},
         known_jobs::stored_state,
-        open_request::job_and_tick,
         pending_run::PendingRun,
     },
-    store::saved_state::SavedState,
-    store::snapshot::LedgerSnapshot,
+    store::{job_and_tick, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
@@ -46,7 +44,7 @@ impl UnknownRuns {
             let Some((name, tick)) = job_and_tick(key).filter(|(name, _)| !is_known(name)) else { continue };
             let Ok(RunRecord::Open(open)) = RunRecord::parse(&record.value) else { continue };
             let at = WallTime::from_micros(record.at);
-            let job = stand_in(&name, tick);
+            let job = stand_in(name, tick);
             let run = PendingRun {
                 tick,
                 cause: open.cause,
@@ -59,7 +57,7 @@ impl UnknownRuns {
                 interruptions: 0,
             };
             self.runs.insert(Arc::clone(key), Arc::clone(&job));
-            let state = SavedState::new(&name, stored_state(sealed, &name));
+            let state = SavedState::new(name, stored_state(sealed, name));
             out.push(Effect::Open(RunStart { owner: RunOwner::Unknown, job, state, run }));
         }
     }

@@ -18,7 +18,7 @@ use crate::scheduler::{
     plan::verdict::rank,
     registry::{JobRegistry, Phase},
     run::{Cancel, Execution, ExecutionEnd, RunGuard, RunOutput},
-    store::{OpenList, REQUESTED_PREFIX, SlotResult, TICK_PREFIX},
+    store::{OpenList, SlotResult, job_and_tick},
 };
 use crate::{
     claim::{Claimed, SlotClaim, SlotId, Slots},
@@ -320,17 +320,9 @@ impl Worker {
     }
 }
 
-/// Returns the job of a run's key: `tick/JOB/TIME`, or `run/REQUEST/JOB/TIME`.
+/// Returns the job of a run's key.
 fn job_of(key: &str) -> Option<&str> {
-    let requested = || Some(key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.1);
-    let rest = key.strip_prefix(TICK_PREFIX).or_else(requested)?;
-    rest.rsplit_once('/').map(|(job, _)| job)
-}
-
-/// Returns the tick of a run's key: the time at which the run was due, or was requested.
-fn tick_of(key: &str) -> Option<WallTime> {
-    let micros = key.rsplit_once('/')?.1;
-    micros.parse().ok().map(WallTime::from_micros)
+    job_and_tick(key).map(|(job, _)| job)
 }
 
 /// Returns the reason why the run must be cancelled, if the record that decides on the run contains one.
@@ -413,7 +405,7 @@ impl Attempt {
         let taken = TakenSlot { output: output.clone(), claim };
         let work = Execution {
             job: Arc::clone(&self.job),
-            tick: tick_of(&self.key).unwrap_or(open.not_before),
+            tick: job_and_tick(&self.key).map_or(open.not_before, |(_, tick)| tick),
             cause: open.cause,
             guard: RunGuard::Claim(Arc::clone(taken.claim.lease()), env.clone()),
             output: output.clone(),
@@ -475,16 +467,7 @@ impl Drop for TakenSlot {
 mod tests {
     use super::*;
     use crate::node::{FencingToken, NodeTime};
-    use crate::scheduler::{RunKey, RunOutcome};
-
-    #[test]
-    fn a_key_names_its_job_and_its_tick() {
-        let tick = WallTime::from_micros(5);
-        assert_eq!(job_of(&RunKey::new("nightly", tick).key()), Some("nightly"));
-        assert_eq!(job_of("run/00ab/nightly/00000000000000000005"), Some("nightly"));
-        assert_eq!(tick_of("run/00ab/nightly/00000000000000000005"), Some(tick));
-        assert_eq!((job_of("open"), job_of("job/j")), (None, None));
-    }
+    use crate::scheduler::RunOutcome;
 
     #[test]
     fn the_record_that_decides_cancels_a_run() {

@@ -1,4 +1,5 @@
 use crate::scheduler::{
+    control::RequestId,
     policy::Delivery,
     store::{REASON_MAX, RecordError, RunCause, RunOutcome},
 };
@@ -178,13 +179,28 @@ impl RunKey {
     pub fn parse(key: &str) -> Result<Option<Self>, RecordError> {
         let Some(rest) = key.strip_prefix(TICK_PREFIX) else { return Ok(None) };
         let wrong = || RecordError::new("key", key, "expected tick/JOB/MICROSECONDS in twenty digits");
-        let (job, micros) = rest.rsplit_once('/').filter(|(job, _)| !job.is_empty()).ok_or_else(wrong)?;
-        if micros.len() != 20 || !micros.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(wrong());
-        }
-        let micros = micros.parse().map_err(|_| wrong())?;
-        Ok(Some(Self::new(job, WallTime::from_micros(micros))))
+        let (job, tick) = split(rest).ok_or_else(wrong)?;
+        Ok(Some(Self::new(job, tick)))
     }
+}
+
+/// Returns the key of a requested run.
+pub(in crate::scheduler) fn requested_key(request: RequestId, job: &str, tick: WallTime) -> Arc<str> {
+    format!("{REQUESTED_PREFIX}{request}/{job}/{:020}", tick.as_micros()).into()
+}
+
+/// Returns the job and the tick of a run's key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`; `None` for another key.
+pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(&str, WallTime)> {
+    let requested = || Some(key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.1);
+    split(key.strip_prefix(TICK_PREFIX).or_else(requested)?)
+}
+
+/// Splits `JOB/TIME`, where the time is in microseconds of twenty digits.
+fn split(rest: &str) -> Option<(&str, WallTime)> {
+    let (job, micros) = rest.rsplit_once('/').filter(|(job, _)| !job.is_empty())?;
+    let is_time = micros.len() == 20 && micros.bytes().all(|b| b.is_ascii_digit());
+    let micros = is_time.then(|| micros.parse().ok()).flatten()?;
+    Some((job, WallTime::from_micros(micros)))
 }
 
 #[cfg(test)]
@@ -238,6 +254,17 @@ mod tests {
             state: None,
             cancel: None,
         }
+    }
+
+    #[test]
+    fn the_key_of_a_run_names_its_job_and_its_tick() {
+        let id = RequestId::from_u128(0xab);
+        assert_eq!(job_and_tick(&requested_key(id, "a/b", TICK)), Some(("a/b", TICK)));
+        assert_eq!(job_and_tick(&RunKey::new("a/b", TICK).key()), Some(("a/b", TICK)));
+        let tick = WallTime::from_micros(5);
+        assert_eq!(job_and_tick(&RunKey::new("nightly", tick).key()), Some(("nightly", tick)));
+        assert_eq!(job_and_tick("run/00ab/nightly/00000000000000000005"), Some(("nightly", tick)));
+        assert_eq!(["open", "job/j", "run/x", "tick/j"].map(job_and_tick), [None, None, None, None]);
     }
 
     #[test]
