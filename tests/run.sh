@@ -130,7 +130,7 @@ cargo_deny() {
 dependencies() {
     say "dependencies"
     cargo_deny || {
-        echo "cargo deny: cargo-deny could not be installed" | tee -a "$TESTS_NOT_RUN"
+        echo "NOT RUN: cargo deny: cargo-deny could not be installed" | tee -a "$TESTS_NOT_RUN"
         return
     }
     cargo deny --log-level error check bans licenses sources

@@ -10,7 +10,7 @@ use quorate::{
     claim::{Claim, ClaimOutcome, Processed},
     election::{Election, ElectionError, Term},
     env::{BootTime, Env},
-    lease::{Lease, LeaseEvent, TryAcquire},
+    lease::{Lease, TryAcquire},
     ledger::Ledger,
     node::{FencingToken, Record, Resource},
     scheduler::{Job, RunContext, Scheduler, every},

@@ -444,9 +444,9 @@ Examples:
   # a message, a leadership: named as `quorate status` names them
   quorate lock release --force claim/orders/17
 
-The risk: the holder is not notified. It relies on its lease until its next
-extension, at most a third of the TTL later; until then two workers may act at
-once. Fencing tokens protect only targets that check them. A holder that extends
+The risk: the holder is not notified. It relies on its lease until the last
+extension that succeeded ends, almost a whole TTL later; until then two workers
+may act at once. Fencing tokens protect only targets that check them. A holder that extends
 while nodes delete its lock may store it again. Use this command when the holder
 is known to be gone or stuck for good, or when the key has no expiry and belongs
 to another client. Ask a live leader with `quorate election resign` instead.

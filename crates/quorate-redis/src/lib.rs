@@ -77,3 +77,8 @@ pub use connect_quorum::{Connect, ConnectError, RedisQuorumBuilder, builder};
 pub use examine::{COMMANDS, Examination, Look, PUSHES};
 pub use node::RedisNode;
 pub use session::{DURABILITY_CHECK, LINGER, RedisSession};
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -142,3 +142,8 @@ pub use scheduler::Job;
 /// ```
 #[cfg(feature = "scheduler")]
 pub use scheduler::Scheduler;
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

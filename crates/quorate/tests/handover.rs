@@ -16,7 +16,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 use tokio::sync::mpsc;
@@ -247,6 +247,43 @@ async fn a_leader_without_heartbeat_resigns_and_an_ineligible_candidate_does_not
     for one in [a, b] {
         one.end().await;
     }
+}
+
+#[tokio::test]
+async fn a_candidate_that_becomes_ineligible_while_it_waits_is_not_elected() {
+    let nodes = nodes();
+    let (fit, checks) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let mut a = run(candidate("a", &nodes));
+    a.elected().await;
+    let check = {
+        let (fit, checks) = (Arc::clone(&fit), Arc::clone(&checks));
+        move || {
+            checks.fetch_add(1, Ordering::AcqRel);
+            fit.load(Ordering::Acquire)
+        }
+    };
+    let mut b = run(candidate("b", &nodes).eligible_while(check));
+    let env = b.election.quorum().env().clone();
+    let checked = async |times: usize| {
+        let wanted = checks.load(Ordering::Acquire) + times;
+        let reached = async {
+            while checks.load(Ordering::Acquire) < wanted {
+                env.sleep(SECOND / 100).await;
+            }
+        };
+        env.before(env.now() + 20 * SECOND, reached)
+            .await
+            .expect("the check is called while the candidate waits");
+    };
+    checked(3).await;
+    fit.store(false, Ordering::Release);
+    checked(2).await;
+    a.end().await;
+    checked(3).await;
+    assert!(b.election.term().is_none(), "an ineligible candidate was elected");
+    fit.store(true, Ordering::Release);
+    b.elected().await;
+    b.end().await;
 }
 
 #[tokio::test]

@@ -6,11 +6,21 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    lease::{AcquireError, Lease, LeaseEvent, TryAcquire},
-    node::Resource,
+    lease::{AcquireError, Lease, LeaseEvent, StepDownCause, TryAcquire},
+    node::{
+        Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Request, Resource,
+        Session,
+    },
     quorum::Quorum,
 };
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 async fn acquired(quorum: &Quorum, name: &str, ttl: Duration) -> Lease {
     match quorum.lock(name).ttl(ttl).try_acquire().await.expect("a quorum") {
@@ -95,6 +105,71 @@ async fn the_renewer_extends_past_the_ttl_and_events_come_in_order() {
     }
     assert_eq!(seen, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost]);
     quorum.close().await;
+}
+
+/// A node that blocks the worker's only thread at the first extension, as if the process had been stopped.
+#[derive(Clone)]
+struct Blocking {
+    node: MemoryNode,
+    has_blocked: Arc<AtomicBool>,
+}
+
+impl Blocking {
+    const BLOCKS_FOR: Duration = Duration::from_millis(4_500);
+}
+
+impl Node for Blocking {
+    type Session = BlockingSession;
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+    async fn open(&self, push_sender: PushSender) -> Result<(BlockingSession, Hello), Cause> {
+        let (session, hello) = self.node.open(push_sender).await?;
+        Ok((BlockingSession { session, node: self.clone() }, hello))
+    }
+}
+
+struct BlockingSession {
+    session: MemorySession,
+    node: Blocking,
+}
+
+impl Session for BlockingSession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let extends = batch.requests.iter().any(|request| matches!(request, Request::Extend { .. }));
+        if extends && !self.node.has_blocked.swap(true, Ordering::Relaxed) {
+            thread::sleep(Blocking::BLOCKS_FOR);
+        }
+        self.session.send(batch)
+    }
+}
+
+/// The extension is sent after 2 s, before the deadline, and its replies arrive at 6.5 s: after the deadline, and
+/// before the end of the validity that they give.
+#[tokio::test]
+async fn an_extension_that_completes_after_the_deadline_leaves_no_key_behind() {
+    const TTL: Duration = Duration::from_secs(6);
+    let nodes: Vec<_> = nodes().into_iter().take(3).collect();
+    let has_blocked = Arc::new(AtomicBool::new(false));
+    let blocking =
+        nodes.iter().map(|node| Blocking { node: node.clone(), has_blocked: Arc::clone(&has_blocked) });
+    let a = Quorum::builder().worker("a").nodes(blocking).trust_new_nodes(true).node_timeout(10 * SECOND);
+    let a = a.build().expect("a sound setup");
+    let lease = acquired(&a, "x", TTL).await;
+    let mut events = lease.events();
+    let mut seen = Vec::new();
+    while let Some(event) = events.recv().await {
+        seen.push(event);
+    }
+    assert!(has_blocked.load(Ordering::Relaxed), "the lease was extended");
+    assert_eq!(seen, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost]);
+    assert_eq!(lease.step_down_cause(), Some(StepDownCause::NotExtended));
+    assert!(!lease.is_valid());
+    let b = quorum("b", &nodes);
+    let next = b.lock("x").wait(TTL / 2).acquire().await;
+    let _ = next.expect("the keys are released at once, not after their TTL");
+    a.close().await;
+    b.close().await;
 }
 
 #[tokio::test]

@@ -112,8 +112,7 @@ impl Supervisor {
                     child,
                     socket: unstarted.0.take(),
                     inbox,
-                    // A group id of zero is invalid. Then only the supervisor process can be killed.
-                    command: CommandView::new(Pid::from_raw(group).unwrap_or(supervisor), supervisor),
+                    command: CommandView::new(group.pid(), supervisor),
                     deadline,
                     accepted: deadline.kill,
                     shortened_at: env.now(),

@@ -103,7 +103,7 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
         }
         return Ok(());
     };
-    report(&Report::Started { group: command.as_raw_pid() });
+    report(&Report::Started { group: command.into() });
 
     let terminal = invocation.job_control.and_then(|job_control| Terminal::open(job_control.group, command));
     let tree = ProcessTree::of(command, is_subreaper, cgroup);

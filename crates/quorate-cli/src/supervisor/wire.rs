@@ -2,6 +2,7 @@
 
 use super::{Deadline, Exit, Survivor};
 use quorate::env::BootTime;
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// A message from the parent.
@@ -21,7 +22,7 @@ pub(super) enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// The command runs and leads this process group.
-    Started { group: i32 },
+    Started { group: GroupId },
     /// The deadline to kill that results from all orders read so far, in nanoseconds of the boot clock. The
     /// report acknowledges one [`Order::Deadline`], or several that arrived together.
     Accepted { kill: u64 },
@@ -37,6 +38,41 @@ pub(super) enum Report {
     Stopped(i32),
     /// The command has ended. This is the last message.
     Ended(Exit),
+}
+
+/// The id of the command's process group.
+///
+/// A signal to the group 0 or 1 would go to this program's own group, or to every process: such an id is refused
+/// when it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "i32", into = "i32")]
+pub(super) struct GroupId(Pid);
+
+impl GroupId {
+    pub(super) fn pid(self) -> Pid {
+        self.0
+    }
+}
+
+impl From<Pid> for GroupId {
+    fn from(leader: Pid) -> Self {
+        Self(leader)
+    }
+}
+
+impl From<GroupId> for i32 {
+    fn from(group: GroupId) -> Self {
+        group.0.as_raw_pid()
+    }
+}
+
+impl TryFrom<i32> for GroupId {
+    type Error = String;
+
+    fn try_from(group: i32) -> Result<Self, String> {
+        let leader = Some(group).filter(|&group| group > 1).and_then(Pid::from_raw);
+        leader.map(Self).ok_or_else(|| format!("{group} is not the id of a command's process group"))
+    }
 }
 
 impl From<Deadline> for Order {
@@ -86,5 +122,20 @@ mod tests {
         assert_eq!(got, orders);
         assert!(inbox.is_empty());
         assert!(take::<Order>(&mut b"nonsense\n".to_vec()).unwrap().is_err());
+    }
+
+    #[test]
+    fn a_group_that_is_not_the_command_s_is_refused() {
+        let started = |group: &str| {
+            take::<Report>(&mut format!("{{\"Started\":{{\"group\":{group}}}}}\n").into_bytes()).unwrap()
+        };
+        for group in ["0", "1", "-1", "-7", "-2147483648"] {
+            let why = started(group).unwrap_err().to_string();
+            assert!(why.contains("is not the id of a command's process group"), "{why}");
+        }
+        let group = GroupId::from(Pid::from_raw(7).unwrap());
+        assert_eq!(started("7").unwrap(), Report::Started { group });
+        let mut sent = line(&Report::Started { group });
+        assert_eq!(take::<Report>(&mut sent).unwrap().unwrap(), Report::Started { group });
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     env::Env,
-    lease::{AcquireError, Inspection, Lease, StepDownCause},
+    lease::{AcquireError, Inspection, Lease, Lock, StepDownCause},
     sabotage::Sabotage,
 };
 use futures_util::{
@@ -274,7 +274,8 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
     let mut log = LogLimit::default();
     loop {
         wait_for_turn(election, env).await;
-        match lock.acquire().await {
+        let Some(acquired) = acquire_while_eligible(election, &lock, env).await else { continue };
+        match acquired {
             Ok(lease) => return Ok(lease),
             Err(error @ (AcquireError::Setting(_) | AcquireError::Closed)) => {
                 return Err(ElectionError::Acquire(error));
@@ -293,6 +294,25 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
             }
         }
     }
+}
+
+/// Acquires the lease. Returns `None` once the candidate is no longer eligible: it then holds no lease.
+async fn acquire_while_eligible(
+    election: &Election,
+    lock: &Lock,
+    env: &Env,
+) -> Option<Result<Lease, AcquireError>> {
+    let ineligible = async {
+        while election.is_eligible() {
+            env.sleep(LOOK_AGAIN).await;
+        }
+    };
+    let acquired = tokio::select! { biased;
+        acquired = lock.acquire() => acquired,
+        () = ineligible, if election.has_condition() => return None,
+    };
+    // A lease that is dropped here is released.
+    (acquired.is_err() || election.is_eligible()).then_some(acquired)
 }
 
 /// Waits until the candidate is eligible. If the candidate has a delay, also waits until there has been no leader for

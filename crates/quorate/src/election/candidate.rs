@@ -92,8 +92,8 @@ impl Election {
 
     lease_options!();
 
-    /// Campaigns only while `check` returns true. `check` is called before each attempt. It does not end a term that
-    /// has begun.
+    /// Campaigns only while `check` returns true. `check` is called at least once a second while the candidate waits for
+    /// the lease, and before each term. It does not end a term that has begun.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
@@ -248,6 +248,11 @@ impl Election {
     }
 
     /// Returns whether this candidate may campaign now.
+    /// Returns whether the candidate campaigns only under a condition.
+    pub(super) fn has_condition(&self) -> bool {
+        self.eligible.is_some() || self.options.health().is_some()
+    }
+
     pub(super) fn is_eligible(&self) -> bool {
         self.eligible.iter().chain(self.options.health()).all(Health::may_begin)
     }

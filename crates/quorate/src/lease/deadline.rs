@@ -4,7 +4,10 @@ use std::{
     time::Duration,
 };
 
+/// The value of `valid_until` once the lease has ended by time.
 const ENDED: u64 = 0;
+/// The value of `valid_until` once the holder has ended the lease.
+const RELEASED: u64 = 1;
 const NO_CAUSE: u8 = 0;
 
 /// The reason why the holder of a lease was asked to stop.
@@ -45,7 +48,7 @@ impl LeaseDeadline {
         Self {
             granted_until: valid_until,
             granted_on: Vec::new(),
-            valid_until: AtomicU64::new(valid_until.as_nanos().max(1)),
+            valid_until: AtomicU64::new(valid_until.as_nanos().max(RELEASED + 1)),
             why: AtomicU8::new(NO_CAUSE),
             step_down: Signal::default(),
             lost: Signal::default(),
@@ -73,7 +76,7 @@ impl LeaseDeadline {
     pub(crate) fn remaining(&self, now: BootTime) -> Option<Duration> {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
-            if seen == ENDED {
+            if seen <= RELEASED {
                 return None;
             }
             let until = BootTime::from_nanos(seen);
@@ -92,7 +95,7 @@ impl LeaseDeadline {
     pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
-            if seen == ENDED {
+            if seen <= RELEASED {
                 return false;
             }
             let alive = now < BootTime::from_nanos(seen) && now < until;
@@ -118,14 +121,22 @@ impl LeaseDeadline {
 
     /// Ends the lease.
     pub(crate) fn end(&self) {
-        self.valid_until.store(ENDED, Ordering::Release);
+        // An error means that the holder has ended the lease, which is not forgotten.
+        let _ = self
+            .valid_until
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| (seen > RELEASED).then_some(ENDED));
+    }
+
+    /// Returns whether the holder has ended the lease: it sends the renewer a command about the lease's keys.
+    pub(crate) fn is_released(&self) -> bool {
+        self.valid_until.load(Ordering::Acquire) == RELEASED
     }
 
     /// Ends the lease because its holder releases it, and cancels both tokens. Must be called before the first message
     /// of a release is sent, so that the work under the lease learns of the end before any node does.
     pub(crate) fn release(&self) {
-        self.end();
         self.record_cause(StepDownCause::Released);
+        self.valid_until.store(RELEASED, Ordering::Release);
         self.step_down.fire();
         self.lost.fire();
     }
@@ -167,6 +178,8 @@ mod tests {
         released.release();
         assert_eq!(released.remaining(at(0)), None);
         assert_eq!(released.why(), Some(StepDownCause::Released));
+        released.end();
+        assert!(released.is_released() && !deadline.is_released(), "only the holder releases");
         assert!(step_down.is_cancelled() && lost.is_cancelled(), "at once, not once the renewer runs");
     }
 }

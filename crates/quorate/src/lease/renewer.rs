@@ -200,13 +200,15 @@ impl LeaseRenewer {
         let until = kept.held.valid_until().unwrap_or_default();
         if !kept.deadline.set(now, until) {
             self.wheel.remove(&(kept.wake, id));
-            if until <= now {
+            let released = kept.deadline.is_released();
+            if !released {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // If the validity that the votes gave has passed, the remaining keys are released. Otherwise the handle has
-            // ended the lease: its own command arrives soon, and may say to leave the keys on the nodes.
-            if until <= now {
+            // If the lease has ended by time, the remaining keys are released, even if an extension was completed after
+            // that time. If the holder has ended the lease, its own command arrives soon, and may say to leave the keys
+            // on the nodes.
+            if !released {
                 self.let_go(id, None);
             }
             return;
