@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate::{
+    Lease,
     node::FencingToken,
     quorum::{Quorum, QuorumConfig},
 };
@@ -26,10 +27,11 @@ fn program() -> Program {
     Program::new(env!("CARGO_BIN_EXE_quorate-under-test"))
 }
 
-/// The holders of the lock, in the order of the grants, and the current holder.
+/// The holders of the lock, in the order of the grants.
 #[derive(Debug, Default)]
 struct Book {
-    holder: Option<String>,
+    /// The worker that holds the lock, or that held it and has not noticed the end, with its lease.
+    holder: Option<(String, Arc<Lease>)>,
     grants: Vec<(String, FencingToken)>,
 }
 
@@ -81,23 +83,27 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
             env.sleep(Duration::from_millis(20)).await;
             continue;
         };
+        let lease = Arc::new(lease);
         {
             let mut book = book.lock().expect("no two held at once");
-            // The token is checked while the book is locked. So a worker whose lease is valid here is the
-            // only holder.
             let Ok(token) = lease.fencing_token() else { continue };
-            let before = book.holder.replace(name.to_owned());
-            assert_eq!(before, None, "two holders, {name} beside it");
+            // The worker that held the lock before may have been paused since before its lease ended.
+            if let Some((other, before)) = book.holder.replace((name.to_owned(), Arc::clone(&lease))) {
+                assert!(!before.is_valid(), "two holders, {name} beside {other}");
+            }
             book.grants.push((name.to_owned(), token));
         }
         let until = env.now() + Duration::from_millis(300);
         while lease.is_valid() && env.now() < until && !stop.load(Ordering::Relaxed) {
             env.sleep(Duration::from_millis(2)).await;
         }
-        // This worker may pause here on a busy machine, until its lease has ended. The next holder then waits
-        // for the book.
-        book.lock().expect("no two held at once").holder = None;
-        lease.release().await.ok();
+        // This worker may pause here on a busy machine, until its lease has ended and another worker holds the lock.
+        let ended =
+            book.lock().expect("no two held at once").holder.take_if(|(_, held)| Arc::ptr_eq(held, &lease));
+        drop(ended);
+        if let Some(lease) = Arc::into_inner(lease) {
+            lease.release().await.ok();
+        }
         env.sleep(Duration::from_millis(10)).await;
     }
     quorum.close().await;

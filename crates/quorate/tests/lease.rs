@@ -153,7 +153,7 @@ async fn an_extension_that_completes_after_the_deadline_leaves_no_key_behind() {
     let has_blocked = Arc::new(AtomicBool::new(false));
     let blocking =
         nodes.iter().map(|node| Blocking { node: node.clone(), has_blocked: Arc::clone(&has_blocked) });
-    let a = Quorum::builder().worker("a").nodes(blocking).trust_new_nodes(true).node_timeout(10 * SECOND);
+    let a = Quorum::builder().worker("a").nodes(blocking).trust_new_nodes(true);
     let a = a.build().expect("a sound setup");
     let lease = acquired(&a, "x", TTL).await;
     let mut events = lease.events();

@@ -126,10 +126,13 @@ impl OpenRequest {
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
-    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, no run of a backfill is left.
+    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, a back-fill has no run
+    /// left: its runs were those of the old schedule. The run of a trigger does not depend on the schedule.
     pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
-        let same = *row.schedule == *job.schedule.to_string();
-        let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();
+        let is_valid = matches!(row.request.what, JobAction::Trigger { .. })
+            || *row.schedule == *job.schedule.to_string();
+        let ticks =
+            ticks(&row.request.what, row.request.at, job).ok().filter(|_| is_valid).unwrap_or_default();
         let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
         Self { row, job: Arc::clone(job), ticks }
     }
@@ -307,10 +310,17 @@ mod tests {
         assert!(!over);
         let resumed = OpenRequest::resume(found, &job());
         assert_eq!((resumed.remaining(), resumed.row.oldest()), (open.remaining(), at(5_001)));
-        let slower = Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let slower = Arc::new(Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) }));
         assert!(
-            OpenRequest::resume(open.row.clone(), &slower.into()).remaining().is_empty(),
+            OpenRequest::resume(open.row.clone(), &slower).remaining().is_empty(),
             "its ticks are not those of the request"
+        );
+        let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
+        let trigger = OpenRequest::accept(trigger, &job(), at(5_001)).unwrap();
+        assert_eq!(
+            OpenRequest::resume(trigger.row, &slower).ticks,
+            [at(5_000)],
+            "a trigger has no tick of a schedule"
         );
         let closed = Record { at: 7, last: true, ..record(&open.row, 3) };
         assert!(RequestRow::find(&[Some(closed), None]).unwrap().1);
