@@ -158,9 +158,12 @@ async fn an_extension_that_completes_after_the_deadline_leaves_no_key_behind() {
     let lease = acquired(&a, "x", TTL).await;
     let mut events = lease.events();
     let mut seen = Vec::new();
-    while let Some(event) = events.recv().await {
-        seen.push(event);
-    }
+    let reported = async {
+        while let Some(event) = events.recv().await {
+            seen.push(event);
+        }
+    };
+    a.env().before(a.env().now() + 30 * SECOND, reported).await.expect("the events end");
     assert!(has_blocked.load(Ordering::Relaxed), "the lease was extended");
     assert_eq!(seen, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost]);
     assert_eq!(lease.step_down_cause(), Some(StepDownCause::NotExtended));
