@@ -190,6 +190,8 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quie
 say "subsets of the features"
 for features in "" scheduler claims file-node; do
     cargo check --quiet -p quorate --no-default-features --features "$features"
+    # Compiles the unit tests too.
+    cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test
 done
 
 clients_for_interop

@@ -4,6 +4,7 @@ use jiff::{
     civil::{Date, Weekday, date},
     tz::TimeZone,
 };
+#[cfg(feature = "cron-crate")]
 use std::str::FromStr;
 
 fn error_of(text: &str) -> String {
@@ -14,6 +15,7 @@ fn error_of(text: &str) -> String {
 }
 
 /// Returns a line of six or seven fields, as the `cron` crate reads it.
+#[cfg(feature = "cron-crate")]
 fn crate_line(text: &str) -> Line {
     Line::from(&::cron::Schedule::from_str(text).unwrap())
 }
@@ -28,6 +30,7 @@ fn date_of(local: i64) -> Date {
     TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(local).unwrap()).date()
 }
 
+#[cfg(feature = "cron-crate")]
 #[test]
 fn five_fields_are_translated() {
     let table = [
@@ -73,6 +76,7 @@ fn fixed_time_and_interval_jobs_are_distinguished_by_the_rule_of_cronie() {
     }
 }
 
+#[cfg(feature = "cron-crate")]
 #[test]
 fn six_and_seven_fields_mean_what_the_crate_means() {
     for text in [
@@ -85,6 +89,7 @@ fn six_and_seven_fields_mean_what_the_crate_means() {
     }
 }
 
+#[cfg(feature = "cron-crate")]
 #[test]
 fn a_line_that_the_crate_has_parsed_means_the_same_here() {
     let fixed = [
