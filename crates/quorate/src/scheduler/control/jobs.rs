@@ -251,8 +251,9 @@ impl Jobs {
         self.send(JobAction::Backfill { job: job.into(), from, until }).await
     }
 
-    /// Cancels the job's active runs, or only the run of one tick. Without a tick, it also cancels requested runs that have
-    /// not started. Another worker stops its run when it next reads the record of the run, about once a second.
+    /// Cancels the job's runs that are due and active, or only the run of one tick. Without a tick, it also cancels
+    /// requested runs that have not started. A run that is open to workers ahead of its tick is cancelled only if the
+    /// request names the tick. Another worker stops its run when it next reads the record of the run, about once a second.
     ///
     /// # Errors
     /// As [`Jobs::pause`].

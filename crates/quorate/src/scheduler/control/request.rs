@@ -96,7 +96,7 @@ pub enum JobAction {
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// The tick whose run must be cancelled; `None` for all active runs.
+        /// The tick whose run must be cancelled; `None` for all active runs whose tick is due.
         tick: Option<WallTime>,
     },
 }

@@ -209,7 +209,7 @@ impl LedJobs {
         let Some((job, decisions)) = self.table.change(place, decide) else { return true };
         if let Some(tick) = decisions.cancel_for {
             let why: Arc<str> = format!("for the tick {}", job.schedule.format(tick)).into();
-            self.cancel(place, None, &why, out);
+            self.cancel(place, |_| true, &why, out);
         }
         let skipped = !decisions.skipped.is_empty();
         self.skip(&job, decisions.skipped, out);
@@ -440,17 +440,17 @@ impl LedJobs {
         true
     }
 
-    /// Cancels the active runs of a job, or only the run of one tick. Returns the number of cancelled runs.
+    /// Cancels the active runs of a job for which `selects` is true. Returns the number of cancelled runs.
     pub(in crate::scheduler) fn cancel(
         &self,
         place: usize,
-        tick: Option<WallTime>,
+        selects: impl Fn(&ActiveRun) -> bool,
         why: &Arc<str>,
         out: &mut Vec<Effect>,
     ) -> usize {
         let Some(entry) = self.table.get(place) else { return 0 };
         let before = out.len();
-        let runs = entry.plan().active().iter().filter(|run| tick.is_none_or(|tick| tick == run.tick));
+        let runs = entry.plan().active().iter().filter(|run| selects(run));
         out.extend(runs.map(|run| Effect::Cancel { key: Arc::clone(&run.key), why: Arc::clone(why) }));
         out.len() - before
     }

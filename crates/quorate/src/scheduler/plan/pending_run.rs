@@ -66,6 +66,8 @@ pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) tick: WallTime,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
+    /// No worker starts the run before this time.
+    pub(in crate::scheduler) not_before: WallTime,
     pub(in crate::scheduler) request: Option<RequestId>,
     /// True if the leader executes the run.
     pub(in crate::scheduler) here: bool,
@@ -78,9 +80,15 @@ impl ActiveRun {
             key: Arc::clone(&pending.key),
             tick: pending.tick,
             at: pending.at,
+            not_before: pending.not_before,
             request: pending.request(),
             here: !pending.is_for_workers(job),
         }
+    }
+
+    /// Returns false for a run that the leader has opened ahead of its tick.
+    pub(in crate::scheduler) fn is_due(&self, now: WallTime) -> bool {
+        self.here || self.not_before <= now
     }
 }
 

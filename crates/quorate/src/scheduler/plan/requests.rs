@@ -5,7 +5,7 @@ use crate::scheduler::{
         effect::Effect,
         led_jobs::LedJobs,
         open_request::{NextRun, OpenRequest, RequestRow, requests_in},
-        pending_run::RunToClose,
+        pending_run::{ActiveRun, RunToClose},
         reporter::{NotRun, REMOVED},
     },
     run::on_request,
@@ -211,8 +211,9 @@ impl Requests {
         Ok(Asked::Store(Box::new(granted)))
     }
 
-    /// Cancels the active runs of a job. Without a tick in the request, also cancels the requested runs that have not
-    /// begun.
+    /// Cancels the run of one tick. Without a tick in the request, cancels the active runs that are due, and the requested
+    /// runs that have not begun. Runs that are open ahead of their ticks stay: an operator who cancels what runs now does
+    /// not mean the next ticks.
     fn cancel(
         &mut self,
         place: usize,
@@ -224,7 +225,8 @@ impl Requests {
     ) -> Result<JobResponse, Arc<str>> {
         let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
         let name = Arc::clone(&entry.job().name);
-        let count = jobs.cancel(place, tick, &why.into(), out);
+        let selects = |run: &ActiveRun| tick.map_or_else(|| run.is_due(now), |tick| tick == run.tick);
+        let count = jobs.cancel(place, selects, &why.into(), out);
         let mut dropped = 0;
         if tick.is_none() {
             let active = jobs.active_requests(place);

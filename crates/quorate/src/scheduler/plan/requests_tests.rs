@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     node::FencingToken,
     scheduler::{
-        Job, every,
+        Job, Overlap, Placement, every,
         plan::{effect::RunCompletion, led_jobs::AfterRun, reporter::Reporter},
         run::on_leader::RunEnd,
         store::snapshot::tests::{SECOND, at, sealed},
@@ -144,6 +144,36 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
         &mut out,
     );
     assert!(!jobs.start_next(at(NOW), &mut out), "no requested run is left");
+}
+
+#[test]
+fn a_cancellation_without_a_tick_spares_runs_that_are_open_ahead_of_their_ticks() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let ahead = Job::new("ahead", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let ahead = ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow);
+    jobs.take_over(Arc::new(ahead), at(NOW), &mut out);
+    jobs.registered(1);
+    // The leader opens runs one second ahead.
+    while jobs.plan_next(at(NOW), &mut out) {}
+    while jobs.start_next(at(NOW), &mut out) {}
+    let opened = |effect: Effect| match effect {
+        Effect::Open(start) => Some(start.run),
+        _ => None,
+    };
+    let opened: Vec<_> = out.drain(..).filter_map(opened).collect();
+    let [run] = &opened[..] else { panic!("{opened:?}") };
+    assert!(at(NOW) < run.not_before && run.not_before == run.tick, "{run:?}");
+    let cancel = |id, tick| request(id, JobAction::Cancel { job: "ahead".into(), tick });
+    let none = requests.ask(cancel(1, None), true, &mut jobs, at(NOW), &mut out);
+    assert!(refusal(none).contains("nothing of ahead runs"));
+    assert!(out.is_empty(), "{out:?}");
+    let due = requests.ask(cancel(2, None), true, &mut jobs, run.tick, &mut out);
+    assert!(matches!(due, Asked::Answer(JobResponse::Accepted { count: 1, .. })), "{due:?}");
+    let named = requests.ask(cancel(3, Some(run.tick)), true, &mut jobs, at(NOW), &mut out);
+    assert!(matches!(named, Asked::Answer(JobResponse::Accepted { count: 1, .. })), "its tick is named");
+    let cancels = |effect: &Effect| matches!(effect, Effect::Cancel { key, .. } if *key == run.key);
+    assert!(out.len() == 2 && out.iter().all(cancels), "{out:?}");
 }
 
 #[test]
