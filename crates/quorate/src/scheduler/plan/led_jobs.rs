@@ -7,7 +7,7 @@ use crate::scheduler::{
         job_entry::{FoundJob, JobEntry, RemovedJob, find},
         job_table::JobTable,
         known_jobs::row_keys,
-        pending_run::{ActiveRun, PendingRun, RunToClose, SkippedTick},
+        pending_run::{ActiveRun, PendingRun, RecordedRun, RunToClose, SkippedTick},
         reporter::{CHANGED, NotRun, PAUSED, REMOVED, Reporter},
     },
     run::on_leader::{RunEnd, RunSummary},
@@ -17,9 +17,7 @@ use crate::{
     env::WallTime,
     ledger::LedgerError,
     node::Record,
-    scheduler::{
-        Delivery, Job, JobRow, RequestId, RunCause, RunOutcome, RunRecord, inherited, run::ExecutionResult,
-    },
+    scheduler::{Job, JobRow, RequestId, RunCause, RunOutcome, run::ExecutionResult},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -377,19 +375,12 @@ impl LedJobs {
         run: PendingRun,
         out: &mut Vec<Effect>,
     ) -> Option<PendingRun> {
-        let written = RunRecord::parse(&met.value);
-        let run = PendingRun { seen: Some(met), unknown: false, ..run };
-        match (written, job.delivery) {
-            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
-                let end = inherited(end, run.remembering);
-                self.close(job, RunToClose { run, end, why: Some(outcome) }, out);
+        match run.decided_by(met, job.delivery) {
+            RecordedRun::Continue(run) => Some(run),
+            RecordedRun::Close(close) => {
+                self.close(job, close, out);
                 None
             }
-            (Ok(RunRecord::Started { .. }) | Err(_), Delivery::AtMostOnce) => {
-                self.close(job, RunToClose { run, end: RunOutcome::Lost, why: None }, out);
-                None
-            }
-            _ => Some(run),
         }
     }
 

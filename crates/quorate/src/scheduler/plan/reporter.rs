@@ -194,21 +194,7 @@ impl Reporter {
     }
 
     fn entry(&self, job: &Job, tick: WallTime, cause: RunCause, end: RunOutcome) -> HistoryEntry {
-        HistoryEntry {
-            job: Arc::clone(&job.name),
-            tick,
-            until: None,
-            cause,
-            end,
-            reason: "".into(),
-            worker: Arc::clone(&self.worker),
-            term: self.term,
-            started: None,
-            took: None,
-            attempts: 0,
-            attempt_error: None,
-            output: None,
-        }
+        HistoryEntry::new(&job.name, tick, cause, end, &self.worker, self.term)
     }
 
     fn close(&self, run: RunId, seen: Option<Record>, end: RunOutcome, why: &str) -> Close {

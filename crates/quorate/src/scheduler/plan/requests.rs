@@ -207,7 +207,7 @@ impl Requests {
         let id = request.id;
         let open = OpenRequest::accept(request, entry.job(), now)?;
         let (answer, value) = (open.row().answer().clone(), open.row().to_value());
-        let granted = Granted { id, answer, key: RequestRow::key(id), value, open: Some(open) };
+        let granted = Granted { id, answer, key: id.key(), value, open: Some(open) };
         Ok(Asked::Store(Box::new(granted)))
     }
 
@@ -302,7 +302,7 @@ impl Requests {
 
     fn close(&mut self, id: RequestId, now: WallTime, out: &mut Vec<Effect>) {
         if let Some(request) = self.open.remove(&id) {
-            let (key, value) = (RequestRow::key(id), request.row().to_value());
+            let (key, value) = (id.key(), request.row().to_value());
             out.push(Effect::CloseRow { key, value, at: now, last: true });
         }
     }
@@ -312,7 +312,7 @@ impl Requests {
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
-        key: RequestRow::key(row.id()),
+        key: row.id().key(),
         value: row.to_value(),
         at: now,
         last: true,
@@ -373,7 +373,7 @@ fn being_removed() -> Arc<str> {
 }
 
 fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
-    out.push(Effect::PutRow { key: RequestRow::key(request.row().id()), value: request.row().to_value() });
+    out.push(Effect::PutRow { key: request.row().id().key(), value: request.row().to_value() });
 }
 
 /// Returns whether a requested run that is left out is reported as lost. A run that has ended is already in the

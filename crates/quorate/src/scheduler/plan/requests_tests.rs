@@ -124,11 +124,7 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
     assert!(matches!(&out[0], Effect::Cancel { key: cancelled, .. } if *cancelled == key));
     let Effect::Report(report) = &out[1] else { panic!("{out:?}") };
     assert_eq!(report.entry.end, RunOutcome::Cancelled);
-    assert_eq!(
-        closed_rows(&out),
-        [&*RequestRow::key(RequestId::from_u128(2))],
-        "the other one has an active run"
-    );
+    assert_eq!(closed_rows(&out), [&*RequestId::from_u128(2).key()], "the other one has an active run");
     out.clear();
     jobs.end_run(
         0,
@@ -196,7 +192,7 @@ fn the_requests_of_a_removed_job_are_closed_and_an_active_run_is_not_reported() 
         })
         .collect();
     assert_eq!(reports, [(Some(RequestId::from_u128(2)), REMOVED)]);
-    let keys = [1, 2].map(|id| RequestRow::key(RequestId::from_u128(id)));
+    let keys = [1, 2].map(|id| RequestId::from_u128(id).key());
     assert_eq!(closed_rows(&out), ["job/j", &*keys[0], &*keys[1]]);
     assert!(refusal(requests.ask(trigger(3), true, &mut jobs, at(NOW), &mut out)).contains("knows no job"));
 }

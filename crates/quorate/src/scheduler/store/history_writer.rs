@@ -4,7 +4,8 @@
 //!
 //! An entry is written a little after its run has ended. If the leader crashes in between, the next leader makes the entry
 //! from the run's own record. The record has the outcome and the duration, but not the beginning, the number of attempts or
-//! the output. The next leader makes no entry for a requested run, nor for a tick whose record has been pruned. Entries
+//! the output. The entry gets the earliest time at which the run can have ended, so that it displaces no entry of a later
+//! run. The next leader makes no entry for a requested run, nor for a tick whose record has been pruned. Entries
 //! are lost if the queue overflows because no majority answers.
 
 use crate::{
@@ -110,20 +111,12 @@ fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<Recorde
         return None;
     };
     let between = if why.is_empty() { "" } else { "; " };
+    let term = term.unwrap_or(record.term);
     let entry = HistoryEntry {
-        job: Arc::clone(job),
-        tick,
-        until: None,
-        cause: RunCause::Scheduled,
-        end,
         reason: format!("{why}{between}entered by the next leader").into(),
-        worker,
-        term: term.unwrap_or(record.term),
-        started: None,
         took,
         attempts: u32::from(took.is_some()),
-        attempt_error: None,
-        output: None,
+        ..HistoryEntry::new(job, tick, RunCause::Scheduled, end, &worker, term)
     };
     Some(RecordedEnd { entry, at: recorded_end(record, took) })
 }
