@@ -167,8 +167,8 @@ Examples:
   quorate jobs cancel nightly-report
   quorate jobs cancel nightly-report --tick 2026-11-21T03:00:00Z
 
-Each active run gets SIGTERM, and SIGKILL after the step-down grace. Exit status:
-as for `quorate jobs trigger`.")]
+Each active run gets SIGTERM, and SIGKILL after the step-down grace. A run whose tick is
+not due yet is cancelled only with --tick. Exit status: as for `quorate jobs trigger`.")]
 pub(crate) struct CancelArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,

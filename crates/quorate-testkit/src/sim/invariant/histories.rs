@@ -37,7 +37,11 @@ const ENTERED_IN: Duration = Duration::from_secs(2);
 /// - Once the faults are over, each run that has come to an end has its entry.
 /// - With [`Promises::one_entry_a_tick`] a tick has one entry, however many workers or leaders handled it.
 ///
-/// Excuse: a tick that ran before its worker noticed a pause may have its own entry in addition to that of the pause.
+/// Excuses: a tick that ran before its worker noticed a pause may have its own entry in addition to that of the pause. A
+/// pause that an operator ended is back if servers forgot the record of its end, so that fewer than a majority store it,
+/// and another server still stores the pause. The leader then skips ticks as paused. When the job is resumed again, the
+/// entry of the pause includes the ticks since the pause began, although some of them ran in between. (A majority lost
+/// its memory: see *Failures* in `docs/design/scheduler.md`.)
 #[derive(Debug)]
 pub(super) struct Histories {
     log: PoolLog,
@@ -83,7 +87,8 @@ impl Invariant for Histories {
     }
 
     fn judged(&self) -> Vec<(&'static str, u64)> {
-        vec![("history entry judged", self.judged)]
+        let forgotten = self.log.resumptions().forgotten();
+        vec![("history entry judged", self.judged), ("resumption forgotten by servers", forgotten)]
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
@@ -191,7 +196,9 @@ impl Histories {
         if !permitted && self.judges(spec) {
             return Some("its job's rules do not permit that".to_owned());
         }
-        if !self.promises.skips_are_final || entry.end == RunOutcome::SkippedPaused && spec.is_any_worker() {
+        let is_back = || self.log.resumptions().is_forgotten_since(spec.name, entry.tick);
+        let may_have_run = entry.end == RunOutcome::SkippedPaused && (spec.is_any_worker() || is_back());
+        if !self.promises.skips_are_final || may_have_run {
             return None;
         }
         let mut runs = self.log.runs().filter(|run| *run.start.job == *spec.name);

@@ -1,4 +1,4 @@
-use super::Event;
+use super::{Event, resumptions::Resumptions};
 use crate::sim::{
     Asked, RunEnd, RunStart, Told,
     worker::{PoolSpec, VALID_FOR, pool_specs},
@@ -21,6 +21,7 @@ pub(super) struct PoolLog {
     runs: BTreeMap<u64, Run>,
     of: BTreeMap<RunOf, Vec<u64>>,
     asks: BTreeMap<u64, Request>,
+    resumptions: Resumptions,
 }
 
 /// The identity of the work of a run: a tick of the job's schedule, or one run of a request.
@@ -86,13 +87,20 @@ impl Request {
 impl Default for PoolLog {
     fn default() -> Self {
         let specs = pool_specs().into_iter().map(|spec| (spec.name, spec)).collect();
-        Self { specs, runs: BTreeMap::new(), of: BTreeMap::new(), asks: BTreeMap::new() }
+        Self {
+            specs,
+            runs: BTreeMap::new(),
+            of: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            resumptions: Resumptions::default(),
+        }
     }
 }
 
 impl PoolLog {
     /// Records an event that happens at the true wall time `now`.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
+        self.resumptions.see(now, event);
         match event {
             Event::RunStarted(start) => {
                 self.of.entry(RunOf::started(start)).or_default().push(start.run);
@@ -153,7 +161,8 @@ impl PoolLog {
 
     /// Returns `true` if a tick may be skipped because its job was, or may have been, paused.
     ///
-    /// This includes a tick that was due before the pause and had not ended.
+    /// This includes a tick that was due before the pause and had not ended. A pause that ended is back once servers have
+    /// forgotten its end.
     pub(super) fn may_be_paused(&self, job: &str, tick: WallTime) -> bool {
         let pauses =
             || self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Pause { .. }));
@@ -166,9 +175,17 @@ impl PoolLog {
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
         pauses().filter(|pause| pause.is_possible()).any(|pause| {
-            // A later request to resume ends the pause if it was accepted.
-            !resumes(pause.latest()).any(|resume| resume.latest() + OFFSET + noticed < tick)
+            // A later request to resume ends the pause if it was accepted, as long as the servers remember that.
+            !resumes(pause.latest()).any(|resume| {
+                let is_over = resume.latest() + OFFSET + noticed < tick;
+                is_over && !self.resumptions.is_forgotten_since(job, resume.asked.at)
+            })
         })
+    }
+
+    /// Returns the ends of pauses that servers forgot.
+    pub(super) fn resumptions(&self) -> &Resumptions {
+        &self.resumptions
     }
 
     /// Returns `true` if an operator may have cancelled runs of a job that were active or waiting between these true

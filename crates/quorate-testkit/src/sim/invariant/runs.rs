@@ -1,5 +1,6 @@
 use super::{
     Event, Invariant,
+    open_records::OpenRecords,
     pool_log::{OFFSET, PoolLog, Run, RunOf},
 };
 use crate::sim::{
@@ -39,7 +40,9 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 ///   [`Promises::every_end_is_entered`].)
 ///
 /// Excuses: the operator may have paused the job or cancelled its runs. A worker that is paused, or whose boot clock
-/// stood still, may continue a run while the next one is active. Ticks before the newest registration of a job are not
+/// stood still, may continue a run while the next one is active. Two runs of an any-worker job may be active at once if
+/// one was opened while the open record of the other was forgotten: a majority had stored that record, and fewer servers
+/// did so then, because servers forgot (*Failures* in `docs/design/scheduler.md`). Ticks before the newest registration of a job are not
 /// judged: a majority may have forgotten the earlier registration. A tick that was interrupted four times may be
 /// postponed. Without [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the
 /// faults.
@@ -53,7 +56,9 @@ pub(super) struct Runs {
     forgot: Option<WallTime>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     reckoned: u64,
+    open_records: OpenRecords,
     overlaps: u64,
+    forgotten: u64,
     asleep: u64,
 }
 
@@ -66,12 +71,14 @@ impl Invariant for Runs {
         vec![
             ("pool tick reckoned", self.reckoned),
             ("pool runs side by side, permitted", self.overlaps),
+            ("open run forgotten by servers, and run beside another", self.forgotten),
             ("pool asleep after the faults", self.asleep),
         ]
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
+        self.open_records.see(event);
         match event {
             Event::Promised(promises) => self.promises = *promises,
             // The memory of a server begins with its marker, which may be written long after the server forgot.
@@ -107,15 +114,20 @@ impl Runs {
         let RunStart { run, worker, job, at, token, .. } = start;
         let spec = self.log.spec(job).ok_or_else(|| format!("there is no job {job}"))?;
         let due = start.cause.request().is_some() || *at <= start.true_wall + start.ahead + CARRIED;
-        let beside = beside(&self.log, self.promises, spec, start);
+        let beside: Vec<&Beside> = beside(&self.log, self.promises, spec, start).collect();
+        let overlaps = |other: &&&Beside| {
+            let run = self.log.run(other.run).map(|run| RunOf::started(&run.start));
+            run.is_none_or(|run| !self.open_records.excuses_overlap(&RunOf::started(start), &run))
+        };
         let wrong = if !start.valid {
             "though its hold is over".to_owned()
         } else if !due {
             format!("in truth at {:?}, with servers' clocks {:?} ahead at most", start.true_wall, start.ahead)
-        } else if let Some(other) = beside {
+        } else if let Some(other) = beside.iter().find(overlaps) {
             format!("beside run {}", other.run)
         } else {
             self.overlaps += u64::from(!start.beside.is_empty());
+            self.forgotten += u64::from(!beside.is_empty());
             return Ok(());
         };
         Err(format!("{worker} starts run {run} of {job}, due at {at:?}, under {token}, {wrong}"))
@@ -196,22 +208,26 @@ pub(super) fn covers(entry: &HistoryEntry, at: WallTime) -> bool {
     entry.cause.request().is_none() && entry.tick <= at && at <= entry.until.unwrap_or(entry.tick)
 }
 
-/// Returns an active run beside which `start` must not happen, if there is one.
-fn beside<'a>(log: &PoolLog, promises: Promises, spec: &PoolSpec, start: &'a RunStart) -> Option<&'a Beside> {
-    if spec.overlap == Overlap::Allow {
-        return None;
-    }
+/// Returns the active runs beside which `start` must not happen, unless servers forgot.
+fn beside<'a>(
+    log: &PoolLog,
+    promises: Promises,
+    spec: &PoolSpec,
+    start: &'a RunStart,
+) -> impl Iterator<Item = &'a Beside> {
+    let may_overlap = spec.overlap == Overlap::Allow;
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
     // Without the promise, requested runs are not judged: they may be active at the same time as a run of the schedule.
-    let counts = |run: Option<&Run>| {
+    let counts = move |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())
     };
-    let excused = |other: &Beside| {
+    let excused = move |other: &Beside| {
         let stopped = other.awake_for.is_none_or(|awake| awake < WAKES_IN);
         !other.same_process && (!across || stopped || other.clock_stood || start.clock_stood)
     };
-    start.beside.iter().find(|other| counts(log.run(other.run)) && !excused(other))
+    let beside = start.beside.iter().filter(move |_| !may_overlap);
+    beside.filter(move |other| counts(log.run(other.run)) && !excused(other))
 }
 
 #[cfg(test)]

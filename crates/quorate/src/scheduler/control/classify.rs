@@ -17,8 +17,6 @@ use std::{
     time::Duration,
 };
 
-/// The prefix of the keys of requests.
-const INBOX_PREFIX: &str = "ask/";
 /// The time for which requests and answers stay in the inbox.
 pub(super) const KEPT: Duration = Duration::from_secs(3600);
 /// The shortest time between two writes of one answer. The answer is written again because a write may miss a node, for
@@ -26,11 +24,6 @@ pub(super) const KEPT: Duration = Duration::from_secs(3600);
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
 /// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of its answer.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
-
-/// Returns the key of a request, and of its answer.
-pub(super) fn key(id: RequestId) -> Arc<str> {
-    format!("{INBOX_PREFIX}{id}").into()
-}
 
 /// Returns the record of a request.
 pub(super) fn request_record(request: &JobRequest) -> Record {
@@ -75,7 +68,7 @@ fn answer_of_earlier_leader(ledger: &[Answered], request: &JobRequest) -> Option
         records(ledger).filter(move |(other, _)| **other == key).map(|(_, record)| &record.value)
     };
     match &request.what {
-        JobAction::Trigger { .. } | JobAction::Backfill { .. } => found(key(request.id))
+        JobAction::Trigger { .. } | JobAction::Backfill { .. } => found(request.id.key())
             .find_map(|value| serde_json::from_str::<Row>(value).ok())
             .map(|row| row.answer),
         // The ledger does not record which request cancelled a run.
@@ -204,7 +197,7 @@ pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
 /// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, this returns
 /// the answer that a leader [repeats](Classification::update).
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
-    let key = key(id);
+    let key = id.key();
     let found =
         records(answers).filter(|(other, record)| **other == key && record.last).map(|(_, record)| record);
     found.max_by_key(|record| rank(record)).map(|record| parse_answer(&record.value))
@@ -221,7 +214,7 @@ enum InboxItem {
 
 /// Reads a record as a request or an answer. Returns `None` if the key is not that of a request.
 fn read(key: &str, record: &Record) -> Result<Option<(RequestId, InboxItem)>, RecordError> {
-    let Some(id) = key.strip_prefix(INBOX_PREFIX) else { return Ok(None) };
+    let Some(id) = key.strip_prefix(RequestId::PREFIX) else { return Ok(None) };
     let id = RequestId::parse(id)
         .ok_or_else(|| RecordError::new("request's key", key, "it does not end with a request id"))?;
     if record.last {
@@ -273,11 +266,11 @@ mod tests {
     }
 
     fn stored(request: &JobRequest) -> (Arc<str>, Record) {
-        (key(request.id), request_record(request))
+        (request.id.key(), request_record(request))
     }
 
     fn stored_answer(request: &JobRequest) -> (Arc<str>, Record) {
-        (key(request.id), answer_record(request, &accepted()))
+        (request.id.key(), answer_record(request, &accepted()))
     }
 
     #[test]
@@ -354,7 +347,7 @@ mod tests {
     fn of_two_answers_the_leader_and_the_sender_take_the_same_in_either_node_order() {
         let one = request(1, 0);
         let refused = JobResponse::Refused { why: "paused".into() };
-        let (accepting, refusing) = (stored_answer(&one), (key(one.id), answer_record(&one, &refused)));
+        let (accepting, refusing) = (stored_answer(&one), (one.id.key(), answer_record(&one, &refused)));
         let nodes = |first: &(Arc<str>, Record), second: &(Arc<str>, Record)| {
             [node(std::slice::from_ref(first)), node(&[stored(&one)]), node(std::slice::from_ref(second))]
         };
@@ -378,10 +371,10 @@ mod tests {
         let moved = Record { at: 7, ..request_record(&one) };
         let nodes = [node(&[
             entry("ask/xyz", garbage.clone()),
-            entry(&key(one.id), garbage.clone()),
-            entry(&key(RequestId::from_u128(2)), request_record(&one)),
-            entry(&key(RequestId::from_u128(3)), Record { last: true, ..garbage.clone() }),
-            entry(&key(RequestId::from_u128(4)), moved),
+            entry(&one.id.key(), garbage.clone()),
+            entry(&RequestId::from_u128(2).key(), request_record(&one)),
+            entry(&RequestId::from_u128(3).key(), Record { last: true, ..garbage.clone() }),
+            entry(&RequestId::from_u128(4).key(), moved),
             entry("other/thing", garbage),
         ])];
         let mut inbox = Classification::default();
@@ -404,7 +397,7 @@ mod tests {
         let one = request(1, 0);
         let value =
             format!(r#"{{"answer":{},"more":1}}"#, serde_json::to_string(&accepted()).unwrap()).into();
-        let row = (key(one.id), Record { value, ..request_record(&one) });
+        let row = (one.id.key(), Record { value, ..request_record(&one) });
         assert_eq!(answer_to_expired(&[node(&[]), node(&[row])], &one), accepted());
         assert_eq!(answer_to_expired(&[node(&[stored(&one)])], &one), too_late(&one));
     }
@@ -439,6 +432,6 @@ mod tests {
             Some(Ok(accepted()))
         );
         let garbage = Record { value: "?".into(), ..answer_record(&one, &accepted()) };
-        assert!(answer_to(&[node(&[(key(one.id), garbage)])], one.id).is_some_and(|read| read.is_err()));
+        assert!(answer_to(&[node(&[(one.id.key(), garbage)])], one.id).is_some_and(|read| read.is_err()));
     }
 }

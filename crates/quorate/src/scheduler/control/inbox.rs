@@ -154,7 +154,7 @@ impl InboxServer<'_> {
     /// Writes the answer over the request. If the write fails, the next read finds the request again and repeats the write.
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
-        match self.inbox.write(&classify::key(request.id), Some(&seen), &record).await {
+        match self.inbox.write(&request.id.key(), Some(&seen), &record).await {
             // A stored answer of an earlier leader has the same meaning, because the id is unique.
             Ok(()) | Err(LedgerError::Standing(_)) => {}
             Err(error) => {

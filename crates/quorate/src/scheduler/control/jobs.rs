@@ -251,8 +251,9 @@ impl Jobs {
         self.send(JobAction::Backfill { job: job.into(), from, until }).await
     }
 
-    /// Cancels the job's active runs, or only the run of one tick. Without a tick, it also cancels requested runs that have
-    /// not started. Another worker stops its run when it next reads the record of the run, about once a second.
+    /// Cancels the job's runs that are due and active, or only the run of one tick. Without a tick, it also cancels
+    /// requested runs that have not started. A run that is open to workers ahead of its tick is cancelled only if the
+    /// request names the tick. Another worker stops its run when it next reads the record of the run, about once a second.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -309,7 +310,7 @@ impl Jobs {
         let mut may_be_posted = false;
         loop {
             let record = classify::request_record(&request);
-            let report = match inbox.write(&classify::key(request.id), seen.as_ref(), &record).await {
+            let report = match inbox.write(&request.id.key(), seen.as_ref(), &record).await {
                 Ok(()) => return Ok(request),
                 // A leader has answered a request that reached a minority.
                 Err(LedgerError::Standing(stored)) if stored.last => return Ok(request),
@@ -384,13 +385,7 @@ impl Jobs {
         let answers = answers(self.ledger.read().await)?;
         let mut jobs = status::jobs(&answers);
         let open = status::open(&answers);
-        let slot = |tick: &status::OpenTick| SlotId {
-            run: Arc::clone(&tick.run),
-            generation: tick.open.generation,
-            at: tick.open.at,
-            horizon: tick.open.horizon,
-        };
-        let slots: Vec<SlotId> = open.iter().map(slot).collect();
+        let slots: Vec<SlotId> = open.iter().map(|tick| tick.open.slot(&tick.run)).collect();
         let slots = Slots::look(&self.quorum, &self.group, &slots).await;
         for (tick, slot) in open.into_iter().zip(slots) {
             let taken = slot.filter(|slot| slot.counted && slot.ended.is_none());

@@ -11,6 +11,14 @@ use std::{fmt, sync::Arc, time::Duration};
 pub struct RequestId(u128);
 
 impl RequestId {
+    /// The prefix of the keys of requests, in the inbox and in the ledger.
+    pub(in crate::scheduler) const PREFIX: &str = "ask/";
+
+    /// Returns the key of the request with this id, in the inbox and in the ledger.
+    pub(in crate::scheduler) fn key(self) -> Arc<str> {
+        format!("{}{self}", Self::PREFIX).into()
+    }
+
     /// Returns a new id, from the environment's randomness.
     pub(crate) fn random(env: &Env) -> Self {
         Self(u128::from(env.random()) << 64 | u128::from(env.random()))
@@ -96,7 +104,7 @@ pub enum JobAction {
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// The tick whose run must be cancelled; `None` for all active runs.
+        /// The tick whose run must be cancelled; `None` for all active runs whose tick is due.
         tick: Option<WallTime>,
     },
 }

@@ -243,7 +243,7 @@ impl<'a> EventLoop<'a> {
                 Effect::Cancel { key, why } => self.runs.cancel(&key, &why),
                 Effect::Withdraw { key, end, why } => self.runs.withdraw(&key, end, &why),
                 Effect::Release { key } => self.runs.release(&key),
-                Effect::Report(report) => self.history.enter(&report.job, report.entry, report.close),
+                Effect::Report(report) => self.history.enter(*report),
                 Effect::CountLate { job, by } => self.leading.registry.counts().late(&job, by),
                 Effect::CloseHistory(job) => self.history.close(&job),
             }
@@ -326,7 +326,7 @@ impl<'a> EventLoop<'a> {
             let AbortedRun { job, tick, cause, key, began, took, started } = run;
             let reporter = self.planner.reporter();
             let report = reporter.aborted(&job, (tick, cause), key, (began, took), started);
-            self.history.enter(&report.job, report.entry, report.close);
+            self.history.enter(report);
         }
     }
 }

@@ -2,9 +2,9 @@
 //! effects out.
 
 use crate::scheduler::{
-    plan::{pending_run::PendingRun, reporter::RunReport},
+    plan::pending_run::PendingRun,
     run::on_leader::RunEnd,
-    store::saved_state::SavedState,
+    store::{history_writer::RunReport, saved_state::SavedState},
 };
 use crate::{
     env::WallTime,

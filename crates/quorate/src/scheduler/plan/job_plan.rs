@@ -155,7 +155,7 @@ impl JobPlan {
         // This leader did not plan these ticks in time, but an earlier leader may have done so.
         let missed = skipped
             .into_iter()
-            .flat_map(|span| span.without(schedule, sealed.stand(&self.job.name, span.first, span.last)));
+            .flat_map(|span| span.without(schedule, sealed.recorded(&self.job.name, span.first, span.last)));
         let skipped = missed.map(SkippedTick::Missed).collect();
         let mut decisions = DueDecisions { skipped, cancel_for: None };
         for tick in run {

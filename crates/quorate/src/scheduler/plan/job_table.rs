@@ -173,10 +173,10 @@ impl JobTable {
         let head = plan.head().filter(|_| !asleep);
         let job = plan.job();
         let ready = head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.tick, place));
-        let is_over = slot.removed && plan.active().is_empty() && !slot.registering;
+        let has_ended = slot.removed && plan.active().is_empty() && !slot.registering;
         self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
-        if is_over {
+        if has_ended {
             // The write that registers the job reports the job's place when it ends. So the place stays occupied until
             // then.
             self.ended.extend(self.slots[place].take().map(|slot| slot.entry));

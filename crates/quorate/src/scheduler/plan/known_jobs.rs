@@ -1,7 +1,7 @@
 //! The jobs that the sealed ledger contains, whether this leader has them or not.
 
 use crate::scheduler::{
-    plan::open_request::{RequestRow, requests_in},
+    plan::open_request::requests_in,
     store::saved_state::{SavedState, StateRow},
     store::{FOR_EVER, row_writer::highest, snapshot::LedgerSnapshot},
 };
@@ -28,7 +28,7 @@ pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<
 /// Returns the keys of all records that the ledger keeps of a job, except the records of its runs.
 pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<Arc<str>> {
     let of_job = requests_in(sealed).filter(|(row, _)| **row.job() == *job);
-    let requests = of_job.map(|(row, _)| RequestRow::key(row.id()));
+    let requests = of_job.map(|(row, _)| row.id().key());
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
 

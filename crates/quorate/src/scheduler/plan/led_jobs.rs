@@ -7,7 +7,7 @@ use crate::scheduler::{
         job_entry::{FoundJob, JobEntry, RemovedJob, find},
         job_table::JobTable,
         known_jobs::row_keys,
-        pending_run::{ActiveRun, PendingRun, RunToClose, SkippedTick},
+        pending_run::{ActiveRun, PendingRun, RecordedRun, RunToClose, SkippedTick},
         reporter::{CHANGED, NotRun, PAUSED, REMOVED, Reporter},
     },
     run::on_leader::{RunEnd, RunSummary},
@@ -17,9 +17,7 @@ use crate::{
     env::WallTime,
     ledger::LedgerError,
     node::Record,
-    scheduler::{
-        Delivery, Job, JobRow, RequestId, RunCause, RunOutcome, RunRecord, inherited, run::ExecutionResult,
-    },
+    scheduler::{Job, JobRow, RequestId, RunCause, RunOutcome, run::ExecutionResult},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -209,7 +207,7 @@ impl LedJobs {
         let Some((job, decisions)) = self.table.change(place, decide) else { return true };
         if let Some(tick) = decisions.cancel_for {
             let why: Arc<str> = format!("for the tick {}", job.schedule.format(tick)).into();
-            self.cancel(place, None, &why, out);
+            self.cancel(place, |_| true, &why, out);
         }
         let skipped = !decisions.skipped.is_empty();
         self.skip(&job, decisions.skipped, out);
@@ -377,19 +375,12 @@ impl LedJobs {
         run: PendingRun,
         out: &mut Vec<Effect>,
     ) -> Option<PendingRun> {
-        let written = RunRecord::parse(&met.value);
-        let run = PendingRun { seen: Some(met), unknown: false, ..run };
-        match (written, job.delivery) {
-            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
-                let end = inherited(end, run.remembering);
-                self.close(job, RunToClose { run, end, why: Some(outcome) }, out);
+        match run.decided_by(met, job.delivery) {
+            RecordedRun::Continue(run) => Some(run),
+            RecordedRun::Close(close) => {
+                self.close(job, close, out);
                 None
             }
-            (Ok(RunRecord::Started { .. }) | Err(_), Delivery::AtMostOnce) => {
-                self.close(job, RunToClose { run, end: RunOutcome::Lost, why: None }, out);
-                None
-            }
-            _ => Some(run),
         }
     }
 
@@ -440,17 +431,17 @@ impl LedJobs {
         true
     }
 
-    /// Cancels the active runs of a job, or only the run of one tick. Returns the number of cancelled runs.
+    /// Cancels the active runs of a job for which `selects` is true. Returns the number of cancelled runs.
     pub(in crate::scheduler) fn cancel(
         &self,
         place: usize,
-        tick: Option<WallTime>,
+        selects: impl Fn(&ActiveRun) -> bool,
         why: &Arc<str>,
         out: &mut Vec<Effect>,
     ) -> usize {
         let Some(entry) = self.table.get(place) else { return 0 };
         let before = out.len();
-        let runs = entry.plan().active().iter().filter(|run| tick.is_none_or(|tick| tick == run.tick));
+        let runs = entry.plan().active().iter().filter(|run| selects(run));
         out.extend(runs.map(|run| Effect::Cancel { key: Arc::clone(&run.key), why: Arc::clone(why) }));
         out.len() - before
     }

@@ -6,7 +6,7 @@
 //! none of their records is earlier.
 
 use crate::scheduler::{
-    plan::pending_run::{PendingRun, RunToClose},
+    plan::pending_run::{PendingRun, RecordedRun, RunToClose},
     store::{
         requested_key,
         row_writer::highest,
@@ -17,8 +17,7 @@ use crate::{
     env::WallTime,
     node::Record,
     scheduler::{
-        Decision, Job, JobAction, JobRequest, JobResponse, RequestId, RunCause, RunRecord, SkipReason,
-        inherited, store::FOR_EVER,
+        Decision, Job, JobAction, JobRequest, JobResponse, RequestId, RunCause, SkipReason, store::FOR_EVER,
     },
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -27,8 +26,6 @@ use std::{collections::VecDeque, sync::Arc};
 pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
 /// The number of ticks up to which a refused request is counted. The text of the refusal names the count.
 const COUNTED_MAX: usize = 100_000;
-/// The prefix of the keys of requests' rows.
-const PREFIX: &str = "ask/";
 
 /// The row of a request in the ledger, under `ask/ID`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -66,11 +63,6 @@ pub(in crate::scheduler) enum NextRun {
 }
 
 impl RequestRow {
-    /// Returns the key of a request's row.
-    pub(in crate::scheduler) fn key(id: RequestId) -> Arc<str> {
-        format!("{PREFIX}{id}").into()
-    }
-
     pub(in crate::scheduler) fn id(&self) -> RequestId {
         self.request.id
     }
@@ -148,11 +140,11 @@ impl OpenRequest {
         let not_before = at;
         let run =
             PendingRun { tick, cause, key, at, remembering, not_before, seen, unknown, interruptions: 0 };
-        if let Some(record) = unsettled
-            && let Ok(RunRecord::Closed { end, outcome, .. }) = RunRecord::parse(&record.value)
-        {
-            let (end, run) = (inherited(end, remembering), PendingRun { seen: Some(record), ..run });
-            return NextRun::Close(Box::new(RunToClose { run, end, why: Some(outcome) }));
+        if let Some(record) = unsettled {
+            return match run.decided_by(record, job.delivery) {
+                RecordedRun::Close(found) => NextRun::Close(Box::new(found)),
+                RecordedRun::Continue(run) => NextRun::Run(run),
+            };
         }
         match decision {
             Decision::Run | Decision::AskAgain => NextRun::Run(run),
@@ -203,7 +195,7 @@ impl OpenRequest {
 
 /// Returns the requests in the sealed ledger, each with true if it is closed.
 pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = (RequestRow, bool)> {
-    sealed.rows(PREFIX).filter_map(|(_, records)| RequestRow::find(records))
+    sealed.rows(RequestId::PREFIX).filter_map(|(_, records)| RequestRow::find(records))
 }
 
 /// Returns the ticks that a request asks for.

@@ -1,11 +1,14 @@
 //! The runs and ticks of one job on which the leader decides: runs that wait, active runs, runs to close, and ticks
 //! that do not run.
 
-use crate::scheduler::store::run_writer::RunId;
+use crate::scheduler::store::{run_writer::RunId, snapshot::LedgerSnapshot};
 use crate::{
     env::WallTime,
     node::Record,
-    scheduler::{Job, MisfiredTicks, Placement, RequestId, RunCause, RunOutcome, RunRecord, SkipReason},
+    scheduler::{
+        Delivery, Job, MisfiredTicks, OpenRun, Placement, RequestId, RunCause, RunOutcome, RunRecord,
+        SkipReason, inherited,
+    },
 };
 use std::sync::Arc;
 
@@ -32,6 +35,46 @@ pub(in crate::scheduler) struct PendingRun {
 }
 
 impl PendingRun {
+    /// Returns the run of a tick with the record that the seal found.
+    pub(in crate::scheduler) fn recorded(
+        key: Arc<str>,
+        tick: WallTime,
+        record: &Record,
+        sealed: &LedgerSnapshot,
+    ) -> Self {
+        let at = WallTime::from_micros(record.at);
+        Self {
+            tick,
+            cause: RunCause::CatchUp,
+            key,
+            at,
+            remembering: sealed.remembers(at),
+            not_before: tick,
+            seen: Some(record.clone()),
+            unknown: false,
+            interruptions: 0,
+        }
+    }
+
+    /// Returns the next step for the run, on which `record` decides.
+    pub(in crate::scheduler) fn decided_by(self, record: Record, delivery: Delivery) -> RecordedRun {
+        let written = RunRecord::parse(&record.value);
+        let run = Self { seen: Some(record), unknown: false, ..self };
+        match (written, delivery) {
+            (Ok(RunRecord::Open(OpenRun { cause, not_before, .. })), _) => {
+                RecordedRun::Continue(Self { cause, not_before, ..run })
+            }
+            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
+                let end = inherited(end, run.remembering);
+                RecordedRun::Close(RunToClose { run, end, why: Some(outcome) })
+            }
+            (_, Delivery::AtLeastOnce) => RecordedRun::Continue(run),
+            (_, Delivery::AtMostOnce) => {
+                RecordedRun::Close(RunToClose { run, end: RunOutcome::Lost, why: None })
+            }
+        }
+    }
+
     /// Returns whether the run was started before, or may have been started. Such a run is not skipped in favour of a
     /// later tick.
     pub(in crate::scheduler) fn is_unfinished(&self) -> bool {
@@ -66,6 +109,8 @@ pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) tick: WallTime,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
+    /// No worker starts the run before this time.
+    pub(in crate::scheduler) not_before: WallTime,
     pub(in crate::scheduler) request: Option<RequestId>,
     /// True if the leader executes the run.
     pub(in crate::scheduler) here: bool,
@@ -78,10 +123,25 @@ impl ActiveRun {
             key: Arc::clone(&pending.key),
             tick: pending.tick,
             at: pending.at,
+            not_before: pending.not_before,
             request: pending.request(),
             here: !pending.is_for_workers(job),
         }
     }
+
+    /// Returns false for a run that the leader has opened ahead of its tick.
+    pub(in crate::scheduler) fn is_due(&self, now: WallTime) -> bool {
+        self.here || self.not_before <= now
+    }
+}
+
+/// The next step for a run that an earlier leader has started, opened or closed.
+#[derive(Debug, PartialEq)]
+pub(in crate::scheduler) enum RecordedRun {
+    /// Start the run again, or continue the open run.
+    Continue(PendingRun),
+    /// Close the run without executing it.
+    Close(RunToClose),
 }
 
 /// A run whose record the leader closes without executing the run.

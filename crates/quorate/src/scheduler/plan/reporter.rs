@@ -6,7 +6,11 @@ use crate::scheduler::{
         record_life::record_from,
     },
     run::on_leader::RunSummary,
-    store::{history_writer::Close, run_writer::RunId, snapshot::LedgerSnapshot},
+    store::{
+        history_writer::{Close, RunReport, recorded_end},
+        run_writer::RunId,
+        snapshot::LedgerSnapshot,
+    },
 };
 use crate::{
     env::WallTime,
@@ -23,14 +27,6 @@ pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement 
 pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
 /// The reason of a run that does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
-
-/// A history entry, and the record that must be closed before the entry is written.
-#[derive(Debug)]
-pub(in crate::scheduler) struct RunReport {
-    pub(in crate::scheduler) job: Arc<Job>,
-    pub(in crate::scheduler) entry: HistoryEntry,
-    pub(in crate::scheduler) close: Option<Close>,
-}
 
 /// Ticks that did not run, for a history entry.
 pub(in crate::scheduler) struct NotRun {
@@ -82,14 +78,14 @@ impl Reporter {
             output: worked.output,
             ..entry
         };
-        RunReport { job: Arc::clone(job), entry, close: None }
+        RunReport { job: Arc::clone(job), entry, close: None, ended: None }
     }
 
     /// Reports ticks that did not run and have no record to close.
     pub(in crate::scheduler) fn not_run(&self, job: &Arc<Job>, ticks: NotRun) -> RunReport {
         let NotRun { tick, until, cause, end, why } = ticks;
         let entry = HistoryEntry { until, reason: why, ..self.entry(job, tick, cause, end) };
-        RunReport { job: Arc::clone(job), entry, close: None }
+        RunReport { job: Arc::clone(job), entry, close: None, ended: None }
     }
 
     /// Reports a run that the executor dropped because the run did not stop in time. `started` is the record of the
@@ -115,7 +111,7 @@ impl Reporter {
             let run = RunId { key, at: WallTime::from_micros(started.at), remembering: true };
             self.close(run, Some(started), RunOutcome::Cancelled, reason)
         });
-        RunReport { job: Arc::clone(job), entry, close }
+        RunReport { job: Arc::clone(job), entry, close, ended: None }
     }
 
     /// Reports a run of an earlier term, and closes it under this term. Either an earlier leader started the run and
@@ -128,9 +124,11 @@ impl Reporter {
         let worker = worker.unwrap_or_else(|| "an earlier leader".into());
         let lost = || format!("it was started by {worker}, who left no word of its end").into();
         let reason: Arc<str> = why.unwrap_or_else(lost);
-        let (term, took) = match written {
-            Some(RunRecord::Closed { term, took, .. }) => (term, took),
-            _ => (None, None),
+        let (term, took, ended) = match (written, seen) {
+            (Some(RunRecord::Closed { term, took, .. }), Some(seen)) => {
+                (term, took, Some(recorded_end(seen, took)))
+            }
+            _ => (None, None, None),
         };
         let term = term.or(seen.map(|seen| seen.term)).unwrap_or(self.term);
         let record = RunRecord::ended(&worker, end, took, &reason);
@@ -139,7 +137,7 @@ impl Reporter {
         let attempts = u32::from(took.is_some());
         let entry = HistoryEntry { worker, term, reason, took, attempts, ..entry };
         let close = self.record(run.run(), run.seen, record, term);
-        RunReport { job: Arc::clone(job), entry, close: Some(close) }
+        RunReport { job: Arc::clone(job), entry, close: Some(close), ended }
     }
 
     /// Reports a tick that was skipped. Returns `None` if an earlier leader has decided on the tick.
@@ -196,21 +194,7 @@ impl Reporter {
     }
 
     fn entry(&self, job: &Job, tick: WallTime, cause: RunCause, end: RunOutcome) -> HistoryEntry {
-        HistoryEntry {
-            job: Arc::clone(&job.name),
-            tick,
-            until: None,
-            cause,
-            end,
-            reason: "".into(),
-            worker: Arc::clone(&self.worker),
-            term: self.term,
-            started: None,
-            took: None,
-            attempts: 0,
-            attempt_error: None,
-            output: None,
-        }
+        HistoryEntry::new(&job.name, tick, cause, end, &self.worker, self.term)
     }
 
     fn close(&self, run: RunId, seen: Option<Record>, end: RunOutcome, why: &str) -> Close {
@@ -265,6 +249,18 @@ mod tests {
         let RunRecord::Closed { memory, term: under, end, .. } = record else { panic!("{record:?}") };
         assert_eq!((term, end, under.map(FencingToken::get)), (9, RunOutcome::Lost, Some(1)));
         assert_eq!(memory, Some(at(100)), "the later of the tick and the beginning of the term (R13)");
+        assert_eq!(report.ended, None, "this leader ends it now");
+    }
+
+    #[test]
+    fn the_report_of_an_end_that_an_earlier_leader_recorded_has_the_time_of_that_end() {
+        let most = job(Delivery::AtMostOnce);
+        let (_, mut closes) = unfinished(&most, &sealed(&[12], &[]));
+        let RunToClose { run, .. } = closes.remove(0);
+        let done = RunRecord::done("old", 3 * SECOND, "").into_record(at(12), FencingToken::new(1));
+        let run = PendingRun { seen: Some(done), ..run };
+        let found = RunToClose { run, end: RunOutcome::Done, why: Some("".into()) };
+        assert_eq!(reporter().closed(&most, found).ended, Some(at(15)));
     }
 
     #[test]

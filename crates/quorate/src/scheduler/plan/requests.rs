@@ -5,7 +5,7 @@ use crate::scheduler::{
         effect::Effect,
         led_jobs::LedJobs,
         open_request::{NextRun, OpenRequest, RequestRow, requests_in},
-        pending_run::RunToClose,
+        pending_run::{ActiveRun, RunToClose},
         reporter::{NotRun, REMOVED},
     },
     run::on_request,
@@ -207,12 +207,13 @@ impl Requests {
         let id = request.id;
         let open = OpenRequest::accept(request, entry.job(), now)?;
         let (answer, value) = (open.row().answer().clone(), open.row().to_value());
-        let granted = Granted { id, answer, key: RequestRow::key(id), value, open: Some(open) };
+        let granted = Granted { id, answer, key: id.key(), value, open: Some(open) };
         Ok(Asked::Store(Box::new(granted)))
     }
 
-    /// Cancels the active runs of a job. Without a tick in the request, also cancels the requested runs that have not
-    /// begun.
+    /// Cancels the run of one tick. Without a tick in the request, cancels the active runs that are due, and the requested
+    /// runs that have not begun. Runs that are open ahead of their ticks stay: an operator who cancels what runs now does
+    /// not mean the next ticks.
     fn cancel(
         &mut self,
         place: usize,
@@ -224,7 +225,8 @@ impl Requests {
     ) -> Result<JobResponse, Arc<str>> {
         let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
         let name = Arc::clone(&entry.job().name);
-        let count = jobs.cancel(place, tick, &why.into(), out);
+        let selects = |run: &ActiveRun| tick.map_or_else(|| run.is_due(now), |tick| tick == run.tick);
+        let count = jobs.cancel(place, selects, &why.into(), out);
         let mut dropped = 0;
         if tick.is_none() {
             let active = jobs.active_requests(place);
@@ -300,7 +302,7 @@ impl Requests {
 
     fn close(&mut self, id: RequestId, now: WallTime, out: &mut Vec<Effect>) {
         if let Some(request) = self.open.remove(&id) {
-            let (key, value) = (RequestRow::key(id), request.row().to_value());
+            let (key, value) = (id.key(), request.row().to_value());
             out.push(Effect::CloseRow { key, value, at: now, last: true });
         }
     }
@@ -310,7 +312,7 @@ impl Requests {
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
-        key: RequestRow::key(row.id()),
+        key: row.id().key(),
         value: row.to_value(),
         at: now,
         last: true,
@@ -371,7 +373,7 @@ fn being_removed() -> Arc<str> {
 }
 
 fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
-    out.push(Effect::PutRow { key: RequestRow::key(request.row().id()), value: request.row().to_value() });
+    out.push(Effect::PutRow { key: request.row().id().key(), value: request.row().to_value() });
 }
 
 /// Returns whether a requested run that is left out is reported as lost. A run that has ended is already in the

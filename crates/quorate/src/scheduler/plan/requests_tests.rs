@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     node::FencingToken,
     scheduler::{
-        Job, every,
+        Job, Overlap, Placement, every,
         plan::{effect::RunCompletion, led_jobs::AfterRun, reporter::Reporter},
         run::on_leader::RunEnd,
         store::snapshot::tests::{SECOND, at, sealed},
@@ -124,11 +124,7 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
     assert!(matches!(&out[0], Effect::Cancel { key: cancelled, .. } if *cancelled == key));
     let Effect::Report(report) = &out[1] else { panic!("{out:?}") };
     assert_eq!(report.entry.end, RunOutcome::Cancelled);
-    assert_eq!(
-        closed_rows(&out),
-        [&*RequestRow::key(RequestId::from_u128(2))],
-        "the other one has an active run"
-    );
+    assert_eq!(closed_rows(&out), [&*RequestId::from_u128(2).key()], "the other one has an active run");
     out.clear();
     jobs.end_run(
         0,
@@ -144,6 +140,36 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
         &mut out,
     );
     assert!(!jobs.start_next(at(NOW), &mut out), "no requested run is left");
+}
+
+#[test]
+fn a_cancellation_without_a_tick_spares_runs_that_are_open_ahead_of_their_ticks() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let ahead = Job::new("ahead", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let ahead = ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow);
+    jobs.take_over(Arc::new(ahead), at(NOW), &mut out);
+    jobs.registered(1);
+    // The leader opens runs one second ahead.
+    while jobs.plan_next(at(NOW), &mut out) {}
+    while jobs.start_next(at(NOW), &mut out) {}
+    let opened = |effect: Effect| match effect {
+        Effect::Open(start) => Some(start.run),
+        _ => None,
+    };
+    let opened: Vec<_> = out.drain(..).filter_map(opened).collect();
+    let [run] = &opened[..] else { panic!("{opened:?}") };
+    assert!(at(NOW) < run.not_before && run.not_before == run.tick, "{run:?}");
+    let cancel = |id, tick| request(id, JobAction::Cancel { job: "ahead".into(), tick });
+    let none = requests.ask(cancel(1, None), true, &mut jobs, at(NOW), &mut out);
+    assert!(refusal(none).contains("nothing of ahead runs"));
+    assert!(out.is_empty(), "{out:?}");
+    let due = requests.ask(cancel(2, None), true, &mut jobs, run.tick, &mut out);
+    assert!(matches!(due, Asked::Answer(JobResponse::Accepted { count: 1, .. })), "{due:?}");
+    let named = requests.ask(cancel(3, Some(run.tick)), true, &mut jobs, at(NOW), &mut out);
+    assert!(matches!(named, Asked::Answer(JobResponse::Accepted { count: 1, .. })), "its tick is named");
+    let cancels = |effect: &Effect| matches!(effect, Effect::Cancel { key, .. } if *key == run.key);
+    assert!(out.len() == 2 && out.iter().all(cancels), "{out:?}");
 }
 
 #[test]
@@ -166,7 +192,7 @@ fn the_requests_of_a_removed_job_are_closed_and_an_active_run_is_not_reported() 
         })
         .collect();
     assert_eq!(reports, [(Some(RequestId::from_u128(2)), REMOVED)]);
-    let keys = [1, 2].map(|id| RequestRow::key(RequestId::from_u128(id)));
+    let keys = [1, 2].map(|id| RequestId::from_u128(id).key());
     assert_eq!(closed_rows(&out), ["job/j", &*keys[0], &*keys[1]]);
     assert!(refusal(requests.ask(trigger(3), true, &mut jobs, at(NOW), &mut out)).contains("knows no job"));
 }

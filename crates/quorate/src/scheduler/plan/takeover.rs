@@ -2,14 +2,14 @@
 
 use crate::scheduler::{
     plan::{
-        pending_run::{PendingRun, RunToClose},
+        pending_run::{PendingRun, RecordedRun, RunToClose},
         record_life::LATE_AFTER,
     },
     store::snapshot::LedgerSnapshot,
 };
 use crate::{
     env::WallTime,
-    scheduler::{Delivery, Job, RunCause, RunKey, RunOutcome, RunRecord, inherited},
+    scheduler::{Job, RunKey},
 };
 
 /// Sorts the ticks of a job that have a record and no settled end. The result has the runs to start or to continue, and
@@ -20,29 +20,10 @@ pub(in crate::scheduler) fn unfinished(
 ) -> (Vec<PendingRun>, Vec<RunToClose>) {
     let (mut runs, mut closes) = (Vec::new(), Vec::new());
     for (tick, record) in sealed.unfinished(&job.name) {
-        let at = WallTime::from_micros(record.at);
-        let mut run = PendingRun {
-            tick,
-            cause: RunCause::CatchUp,
-            key: RunKey::new(&job.name, tick).key(),
-            at,
-            remembering: sealed.remembers(at),
-            not_before: tick,
-            seen: Some(record.clone()),
-            unknown: false,
-            interruptions: 0,
-        };
-        match (RunRecord::parse(&record.value), job.delivery) {
-            (Ok(RunRecord::Open(open)), _) => {
-                (run.cause, run.not_before) = (open.cause, open.not_before);
-                runs.push(run);
-            }
-            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
-                let end = inherited(end, run.remembering);
-                closes.push(RunToClose { run, end, why: Some(outcome) });
-            }
-            (_, Delivery::AtLeastOnce) => runs.push(run),
-            (_, Delivery::AtMostOnce) => closes.push(RunToClose { run, end: RunOutcome::Lost, why: None }),
+        let key = RunKey::new(&job.name, tick).key();
+        match PendingRun::recorded(key, tick, &record, sealed).decided_by(record, job.delivery) {
+            RecordedRun::Continue(run) => runs.push(run),
+            RecordedRun::Close(close) => closes.push(close),
         }
     }
     (runs, closes)
@@ -73,7 +54,7 @@ mod tests {
         ledger::Answered,
         node::FencingToken,
         scheduler::{
-            Misfire, OpenRun, Placement, RequestId, every,
+            Delivery, Misfire, OpenRun, Placement, RequestId, RunCause, RunRecord, every,
             plan::job_plan::JobPlan,
             store::snapshot::tests::{SECOND, at, node, sealed},
         },

@@ -10,13 +10,13 @@ use crate::scheduler::{
     plan::{
         effect::{Effect, RunOwner, RunStart},
         known_jobs::stored_state,
-        pending_run::PendingRun,
+        pending_run::{PendingRun, RecordedRun},
     },
     store::{job_and_tick, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
-    scheduler::{Job, RunOutcome, RunRecord, at},
+    scheduler::{Job, RunOutcome, at},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,20 +42,13 @@ impl UnknownRuns {
     ) {
         for (key, record) in sealed.open_runs() {
             let Some((name, tick)) = job_and_tick(key).filter(|(name, _)| !is_known(name)) else { continue };
-            let Ok(RunRecord::Open(open)) = RunRecord::parse(&record.value) else { continue };
-            let at = WallTime::from_micros(record.at);
+            let run = PendingRun::recorded(Arc::clone(key), tick, record, sealed);
             let job = stand_in(name, tick);
-            let run = PendingRun {
-                tick,
-                cause: open.cause,
-                key: Arc::clone(key),
-                at,
-                remembering: sealed.remembers(at),
-                not_before: open.not_before,
-                seen: Some(record.clone()),
-                unknown: false,
-                interruptions: 0,
-            };
+            let decided = run.decided_by(record.clone(), job.delivery);
+            let RecordedRun::Continue(run) = decided else { continue };
+            if !run.is_open() {
+                continue;
+            }
             self.runs.insert(Arc::clone(key), Arc::clone(&job));
             let state = SavedState::new(name, stored_state(sealed, name));
             out.push(Effect::Open(RunStart { owner: RunOwner::Unknown, job, state, run }));
@@ -106,7 +99,7 @@ mod tests {
     use crate::{
         node::FencingToken,
         scheduler::{
-            Delivery, OpenRun, RunCause, RunKey,
+            Delivery, OpenRun, RunCause, RunKey, RunRecord,
             store::snapshot::tests::{SECOND, at, node, tick_record},
         },
     };

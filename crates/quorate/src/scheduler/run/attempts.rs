@@ -71,7 +71,7 @@ struct Signals {
     /// The handler called `mark_interrupted`.
     marked: bool,
     /// The term or the claim has ended, or is about to end.
-    over: bool,
+    must_end: bool,
     /// The run was cancelled, for now or for good.
     cancelled: bool,
     /// The run was cancelled for good: on request, or for a later tick.
@@ -88,7 +88,7 @@ impl Signals {
             // The handler succeeded, even if the run was cancelled meanwhile.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
             // A handler that sees its token cancelled cannot distinguish a cancellation from a step-down.
-            _ if self.over || self.marked && !self.for_good => Some(interrupted(delivery)),
+            _ if self.must_end || self.marked && !self.for_good => Some(interrupted(delivery)),
             _ if self.cancelled || self.for_good => Some(ExecutionEnd::Cancelled),
             _ => None,
         }
@@ -156,7 +156,7 @@ impl Execution {
     fn signals(&self) -> Signals {
         Signals {
             marked: self.output.is_interrupted(),
-            over: self.guard.is_over(),
+            must_end: self.guard.must_end(),
             cancelled: self.cancel.is_cancelled(),
             for_good: self.cancel.is_for_good(),
         }
@@ -210,14 +210,14 @@ mod tests {
         use ExecutionEnd::{Cancelled, Done, Failed, Interrupted, TimedOut};
         let none = Signals::default();
         let marked = Signals { marked: true, ..none };
-        let over = Signals { over: true, ..none };
+        let ending = Signals { must_end: true, ..none };
         let cancelled = Signals { cancelled: true, ..none };
         let for_good = Signals { cancelled: true, for_good: true, ..none };
         let (least, most) = (Delivery::AtLeastOnce, Delivery::AtMostOnce);
         for result in [Done, Failed, TimedOut] {
             assert_eq!(marked.decide(result, least), Some(Interrupted), "{result:?}");
             assert_eq!(marked.decide(result, most), Some(Cancelled), "{result:?}");
-            for also in [over, cancelled] {
+            for also in [ending, cancelled] {
                 let marked = Signals { marked: true, ..also };
                 assert_eq!(marked.decide(result, least), Some(Interrupted), "{result:?} {also:?}");
                 assert_eq!(marked.decide(result, most), Some(Cancelled), "{result:?} {also:?}");
@@ -226,13 +226,13 @@ mod tests {
             assert_eq!(marked.decide(result, least), Some(Cancelled), "{result:?}");
             assert_eq!(marked.decide(result, most), Some(Cancelled), "{result:?}");
         }
-        for signals in [none, over, cancelled, for_good] {
+        for signals in [none, ending, cancelled, for_good] {
             assert_eq!(signals.decide(Done, least), Some(Done), "{signals:?}: the handler succeeded");
         }
         for result in [Failed, TimedOut] {
             assert_eq!(none.decide(result, least), None);
             assert_eq!(
-                (over.decide(result, least), over.decide(result, most)),
+                (ending.decide(result, least), ending.decide(result, most)),
                 (Some(Interrupted), Some(Cancelled))
             );
             assert_eq!(cancelled.decide(result, least), Some(Cancelled));

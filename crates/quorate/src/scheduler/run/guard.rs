@@ -43,7 +43,7 @@ impl RunGuard {
 
     /// Returns whether the run should end, or its lease has ended. Also checks the clock, because after a pause of the
     /// process the token may be cancelled late.
-    pub(in crate::scheduler) fn is_over(&self) -> bool {
+    pub(in crate::scheduler) fn must_end(&self) -> bool {
         self.step_down_token().is_cancelled() || self.fencing_token().is_err()
     }
 

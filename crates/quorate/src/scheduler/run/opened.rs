@@ -99,7 +99,7 @@ impl Opened {
             self.generation(&run, first_opened(known), None)
         });
         loop {
-            if self.is_over() {
+            if self.must_end() {
                 return RunEnd::Left;
             }
             let record = self.writer.record(&run, RunRecord::Open(open.clone()));
@@ -179,12 +179,7 @@ impl Opened {
     /// Watches the slot until the generation has ended. Returns the generation's end, and the record of the run that
     /// was written last.
     async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
-        let slot = SlotId {
-            run: Arc::clone(&run.key),
-            generation: open.generation,
-            at: open.at,
-            horizon: open.horizon,
-        };
+        let slot = open.slot(&run.key);
         let env = self.writer.term().env().clone();
         let step_down = self.writer.term().step_down_token().clone();
         let (mut taken, mut listed, mut holder) = (false, false, None);
@@ -209,7 +204,7 @@ impl Opened {
                 () = self.withdraw.withdrawn(), if !withdrawn && !cancelled => {}
                 () = env.sleep(pause) => {}
             }
-            if self.is_over() {
+            if self.must_end() {
                 return (SlotEnd::Left, record);
             }
             let Some(Some(shown)) = self.slots.inspect(std::slice::from_ref(&slot)).await.pop() else {
@@ -378,11 +373,11 @@ impl Opened {
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,
-            () = self.withdraw.withdrawn() => !self.is_over(),
+            () = self.withdraw.withdrawn() => !self.must_end(),
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn must_end(&self) -> bool {
         let term = self.writer.term();
         term.step_down_token().is_cancelled() || !term.is_valid() || self.withdraw.is_released()
     }

@@ -21,7 +21,7 @@ use crate::scheduler::{
     store::{OpenList, SlotResult, job_and_tick},
 };
 use crate::{
-    claim::{Claimed, SlotClaim, SlotId, Slots},
+    claim::{Claimed, SlotClaim, Slots},
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{Ledger, LedgerError, Memory},
     node::Record,
@@ -125,7 +125,7 @@ struct Active {
 #[derive(Debug)]
 enum Tried {
     /// This worker executed the run, or does not take this generation of the run.
-    Over,
+    Finished,
     /// The next attempt may follow after this time.
     Again(Duration),
 }
@@ -292,7 +292,7 @@ impl Worker {
         };
         let trying = self.env.spawn_scoped(attempt.run());
         // If the task panics, the leader finds the end of the run in its slot.
-        self.runs.push(trying.map(move |tried| (key, tried.unwrap_or(Tried::Over))).boxed());
+        self.runs.push(trying.map(move |tried| (key, tried.unwrap_or(Tried::Finished))).boxed());
     }
 
     fn tried(&mut self, key: &Arc<str>, tried: &Tried) {
@@ -300,7 +300,7 @@ impl Worker {
         let after = match tried {
             Tried::Again(after) => *after + self.env.random_below(SHARE_WAIT.0),
             // The leader soon removes the run from the list, unless it opens the run again.
-            Tried::Over => LIST_PAUSE.1,
+            Tried::Finished => LIST_PAUSE.1,
         };
         let try_at = Some(self.env.now() + after);
         self.candidates.insert(Arc::clone(key), Candidate { not_before, try_at });
@@ -350,25 +350,19 @@ impl Attempt {
         let open = match self.read().await {
             Ok(Some(open)) => open,
             Ok(None) => return Tried::Again(TAKE_RETRY),
-            Err(over) => return over,
+            Err(tried) => return tried,
         };
         let now = self.with.quorum.wall();
         if open.not_before > now {
             return Tried::Again(now.until(open.not_before).min(WALL_CLOCK_CHECK));
         }
         if open.take_by < now || open.cancel.is_some() || self.cancel.is_cancelled() {
-            return Tried::Over;
+            return Tried::Finished;
         }
-        let slot = SlotId {
-            run: Arc::clone(&self.key),
-            generation: open.generation,
-            at: open.at,
-            horizon: open.horizon,
-        };
-        match self.slots.claim(&slot).await {
+        match self.slots.claim(&open.slot(&self.key)).await {
             Claimed::Free(claim) => self.execute(claim, open).await,
             // Another attempt may have started the run. The leader decides what follows.
-            Claimed::Counted(_) | Claimed::Ended(_) => Tried::Over,
+            Claimed::Counted(_) | Claimed::Ended(_) => Tried::Finished,
             Claimed::Held(after) => Tried::Again(after.unwrap_or(TAKE_RETRY).min(self.with.ttl)),
             Claimed::Unavailable => Tried::Again(TAKE_RETRY),
         }
@@ -394,7 +388,7 @@ impl Attempt {
         // A count is never removed from a slot. If a later step fails, the leader closes the run or opens its next
         // generation.
         if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
-            return Tried::Over;
+            return Tried::Finished;
         }
         let (env, quorum) = (self.with.quorum.env().clone(), &self.with.quorum);
         let began = quorum.wall();
@@ -419,7 +413,7 @@ impl Attempt {
         };
         let Some(result) = result else {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
-            return Tried::Over;
+            return Tried::Finished;
         };
         // A run that a shutdown of this worker cancelled may be executed again by another worker.
         let again = result.end == ExecutionEnd::Cancelled
@@ -444,7 +438,7 @@ impl Attempt {
         if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "its end is not recorded: {error}");
         }
-        Tried::Over
+        Tried::Finished
     }
 }
 

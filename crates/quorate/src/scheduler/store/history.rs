@@ -148,6 +148,32 @@ impl fmt::Display for RunCause {
 }
 
 impl HistoryEntry {
+    /// Creates the entry of a tick, without data of an execution.
+    pub(in crate::scheduler) fn new(
+        job: &Arc<str>,
+        tick: WallTime,
+        cause: RunCause,
+        end: RunOutcome,
+        worker: &Arc<str>,
+        term: FencingToken,
+    ) -> Self {
+        Self {
+            job: Arc::clone(job),
+            tick,
+            until: None,
+            cause,
+            end,
+            reason: "".into(),
+            worker: Arc::clone(worker),
+            term,
+            started: None,
+            took: None,
+            attempts: 0,
+            attempt_error: None,
+            output: None,
+        }
+    }
+
     /// Returns the error of the last attempt that failed; `None` if no attempt failed, or no error is known.
     pub fn last_error(&self) -> Option<&str> {
         let reason = match self.end {

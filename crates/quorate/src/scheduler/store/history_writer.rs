@@ -4,13 +4,14 @@
 //!
 //! An entry is written a little after its run has ended. If the leader crashes in between, the next leader makes the entry
 //! from the run's own record. The record has the outcome and the duration, but not the beginning, the number of attempts or
-//! the output. The next leader makes no entry for a requested run, nor for a tick whose record has been pruned. Entries
+//! the output. The entry gets the earliest time at which the run can have ended, so that it displaces no entry of a later
+//! run. The next leader makes no entry for a requested run, nor for a tick whose record has been pruned. Entries
 //! are lost if the queue overflows because no majority answers.
 
 use crate::{
     election::Term,
     env::{ScopedTask, WallTime},
-    ledger::{Ledger, LedgerError},
+    ledger::{Answered, Ledger, LedgerError},
     node::{FencingToken, Record},
     scheduler::{
         HistoryEntry, Job, RunCause, RunRecord,
@@ -57,12 +58,30 @@ pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) record: Record,
 }
 
+/// A history entry, and the record that must be closed before the entry is written.
+#[derive(Debug)]
+pub(in crate::scheduler) struct RunReport {
+    pub(in crate::scheduler) job: Arc<Job>,
+    pub(in crate::scheduler) entry: HistoryEntry,
+    pub(in crate::scheduler) close: Option<Close>,
+    /// The time of the run's end, if an earlier leader recorded the end; `None` for an end in this leader's term.
+    pub(in crate::scheduler) ended: Option<WallTime>,
+}
+
 /// The ends of one job's ticks that the seal found. The history may lack the entries of the latest of them.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Ends {
-    pub(in crate::scheduler) job: Arc<str>,
-    pub(in crate::scheduler) keep: usize,
-    pub(in crate::scheduler) entries: Vec<HistoryEntry>,
+    job: Arc<str>,
+    keep: usize,
+    entries: Vec<RecordedEnd>,
+}
+
+/// The entry of a run that ended in an earlier term, and the time of its end.
+#[derive(Debug)]
+struct RecordedEnd {
+    entry: HistoryEntry,
+    /// The entry keeps this time. With the present time it would outlive entries of later runs in a short history.
+    at: WallTime,
 }
 
 impl Ends {
@@ -75,53 +94,44 @@ impl Ends {
     }
 
     /// Returns the entries that a history with these keys lacks. An entry older than all keys of a full history was pruned.
-    fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = HistoryEntry> {
+    fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = RecordedEnd> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
-        self.entries.into_iter().filter(move |entry| {
-            let key = entry.key();
+        self.entries.into_iter().filter(move |end| {
+            let key = end.entry.key();
             oldest.as_ref().is_none_or(|oldest| key > *oldest) && !keys.contains(&key)
         })
     }
 }
 
 /// Makes the entry of a tick from the closed record of its run.
-fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<HistoryEntry> {
+fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<RecordedEnd> {
     let RunRecord::Closed { worker, end, outcome: why, took, term, .. } =
         RunRecord::parse(&record.value).ok()?
     else {
         return None;
     };
     let between = if why.is_empty() { "" } else { "; " };
-    Some(HistoryEntry {
-        job: Arc::clone(job),
-        tick,
-        until: None,
-        cause: RunCause::Scheduled,
-        end,
+    let term = term.unwrap_or(record.term);
+    let entry = HistoryEntry {
         reason: format!("{why}{between}entered by the next leader").into(),
-        worker,
-        term: term.unwrap_or(record.term),
-        started: None,
         took,
         attempts: u32::from(took.is_some()),
-        attempt_error: None,
-        output: None,
-    })
+        ..HistoryEntry::new(job, tick, RunCause::Scheduled, end, &worker, term)
+    };
+    Some(RecordedEnd { entry, at: recorded_end(record, took) })
+}
+
+/// Returns the earliest time at which a run of the duration `took` with this record can have ended.
+pub(in crate::scheduler) fn recorded_end(record: &Record, took: Option<Duration>) -> WallTime {
+    WallTime::from_micros(record.at) + took.unwrap_or_default()
 }
 
 /// A command to the task that writes the history.
 #[derive(Debug)]
 enum Order {
-    Enter(Box<PendingEntry>),
+    Enter(Box<RunReport>),
     /// The job was removed: no more entries of the job follow.
     Close(Arc<str>),
-}
-
-#[derive(Debug)]
-struct PendingEntry {
-    history: HistoryEntry,
-    close: Option<Close>,
-    keep: usize,
 }
 
 impl HistoryWriter {
@@ -158,15 +168,15 @@ impl HistoryWriter {
     }
 
     /// Logs and counts the end of a run, and queues its entry.
-    pub(in crate::scheduler) fn enter(&self, job: &Job, history: HistoryEntry, close: Option<Close>) {
+    pub(in crate::scheduler) fn enter(&self, report: RunReport) {
+        let job = Arc::clone(&report.job);
         let level = {
             let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-            logged.entry(Arc::clone(&job.name)).or_default().level(history.end, job.overlap)
+            logged.entry(Arc::clone(&job.name)).or_default().level(report.entry.end, job.overlap)
         };
-        log_end(level, job, &history);
-        self.counts.ended(&history);
-        let entry = PendingEntry { history, close, keep: job.history };
-        if let Err(error) = self.queue.try_send(Order::Enter(Box::new(entry))) {
+        log_end(level, &job, &report.entry);
+        self.counts.ended(&report.entry);
+        if let Err(error) = self.queue.try_send(Order::Enter(Box::new(report))) {
             self.counts.not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
         }
@@ -238,7 +248,7 @@ impl HistoryTask {
                     }
                 },
                 order = orders.recv(), if room => match order {
-                    Some(Order::Enter(entry)) => busy.push(self.write(*entry)),
+                    Some(Order::Enter(report)) => busy.push(self.write(*report)),
                     Some(Order::Close(job)) => {
                         if let Some(history) = self.histories.get_mut(&job) {
                             history.closed = true;
@@ -255,20 +265,17 @@ impl HistoryTask {
         }
     }
 
-    fn write(&mut self, entry: PendingEntry) -> BoxFuture<'static, Finished> {
-        let of_job = self.histories.entry(Arc::clone(&entry.history.job)).or_default();
+    fn write(&mut self, report: RunReport) -> BoxFuture<'static, Finished> {
+        let RunReport { job, entry, close, ended } = report;
+        let (job, keep) = (Arc::clone(&job.name), job.history);
+        let of_job = self.histories.entry(Arc::clone(&job)).or_default();
         (of_job.writing, of_job.closed) = (of_job.writing + 1, false);
         // The lifetime is set with the first entry of a term. Until then, the history has the nodes' default lifetime.
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
-        let (part, term, retention) = (
-            self.ledger.part(&HistoryEntry::part(&entry.history.job)),
-            self.term.clone(),
-            self.retention.clone(),
-        );
+        let part = self.ledger.part(&HistoryEntry::part(&job));
+        let (term, retention) = (self.term.clone(), self.retention.clone());
         let run_writer = RunWriter::new(&self.ledger, &self.term);
         async move {
-            let PendingEntry { history, close, keep } = entry;
-            let job = Arc::clone(&history.job);
             if let Some(Close { run, seen, record }) = close
                 && let Err(error) = run_writer.write(&run, seen, &record, false).await
             {
@@ -279,15 +286,14 @@ impl HistoryTask {
             if keep == 0 {
                 return Finished::Written(job, keep, None);
             }
-            let (key, record) = (history.key(), history.into_record(term.quorum().wall()));
-            let written = write_entry(&term, || part.write(&key, None, &record)).await;
+            let written = write_entry(&term, &part, entry, ended).await;
             if let Err(error) = &written {
                 tracing::debug!(job = &*job, "its history lacks an entry: {error}");
             }
             if !has_lifetime {
                 set_lifetime(&retention, &job).await;
             }
-            Finished::Written(job, keep, written.is_ok().then_some(record.at))
+            Finished::Written(job, keep, written.ok())
         }
         .boxed()
     }
@@ -331,19 +337,14 @@ impl HistoryTask {
                         term.env().sleep(READ_RETRY).await;
                         return Finished::Pruned(job, Vec::new(), ends);
                     };
-                    let all: BTreeMap<_, _> = answers
-                        .iter()
-                        .flat_map(|answer| &answer.state.records)
-                        .map(|(key, record)| (Arc::clone(key), record.at))
-                        .collect();
+                    let all = first_written(&answers);
                     stored = all.values().copied().collect();
                     let keys = all.into_keys().collect();
                     let mut unwritten = Vec::new();
-                    for entry in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
-                        let (key, record) = (entry.key(), entry.clone().into_record(term.quorum().wall()));
-                        match write_entry(&term, || part.write(&key, None, &record)).await {
-                            Ok(()) => stored.push(record.at),
-                            Err(LedgerError::NoMajority(_)) => unwritten.push(entry),
+                    for end in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
+                        match write_entry(&term, &part, end.entry.clone(), Some(end.at)).await {
+                            Ok(at) => stored.push(at),
+                            Err(LedgerError::NoMajority(_)) => unwritten.push(end),
                             Err(_) => {}
                         }
                     }
@@ -391,21 +392,39 @@ async fn set_lifetime(retention: &Retention, job: &str) {
     }
 }
 
-/// Sends a write a few times, while the term lasts. If a record is already stored under the key, it is an entry of the
-/// same run, and the write is done.
-async fn write_entry<F>(term: &Term, write: impl Fn() -> F) -> Result<(), LedgerError>
-where
-    F: Future<Output = Result<(), LedgerError>>,
-{
+/// Returns the key of each stored entry, and the earliest time that a node stores for it. If an entry was written again,
+/// nodes store different times.
+fn first_written(answers: &[Answered]) -> BTreeMap<Arc<str>, u64> {
+    let mut first = BTreeMap::new();
+    for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
+        let at = first.entry(Arc::clone(key)).or_insert(record.at);
+        *at = record.at.min(*at);
+    }
+    first
+}
+
+/// Sends the write of an entry a few times, while the term lasts. Returns the time of the entry: `ended`, or the present
+/// time for the end of a run of this term. If a record is already stored under the key, it is an entry of the same run,
+/// and the write fails as [`LedgerError::Standing`].
+async fn write_entry(
+    term: &Term,
+    part: &Ledger,
+    entry: HistoryEntry,
+    ended: Option<WallTime>,
+) -> Result<u64, LedgerError> {
+    let now = term.quorum().wall();
+    // The entry is new to the nodes, however old its run is: a node counts if it remembers the present time.
+    let (key, record, remembered) =
+        (entry.key(), entry.into_record(ended.unwrap_or(now).min(now)), now.as_micros());
     let (most, pause) = ENTRY_ATTEMPTS;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match write().await {
+        match part.write_remembered(&key, None, &record, remembered).await {
             Err(LedgerError::NoMajority(_)) if attempts < most && term.is_valid() => {
                 term.env().sleep(pause * attempts).await;
             }
-            other => return other,
+            other => return other.map(|()| record.at),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::scheduler::{
     store::{REASON_MAX, RecordError, RunCause, RunOutcome},
 };
 use crate::{
+    claim::SlotId,
     env::WallTime,
     node::{FencingToken, Record},
 };
@@ -74,6 +75,13 @@ pub struct OpenRun {
     /// The reason why the worker must cancel the run; `None` if the run is not cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Arc<str>>,
+}
+
+impl OpenRun {
+    /// Returns the slot by which a worker takes the generation of the run under the key `run`.
+    pub(in crate::scheduler) fn slot(&self, run: &Arc<str>) -> SlotId {
+        SlotId { run: Arc::clone(run), generation: self.generation, at: self.at, horizon: self.horizon }
+    }
 }
 
 /// The order in which a leader writes the records of one run.

@@ -201,20 +201,27 @@ impl LedgerSnapshot {
     }
 
     fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, SealedRun> {
-        let first = RunKey::new(job, WallTime::default()).key();
-        let last = RunKey::new(job, WallTime::from_micros(u64::MAX)).key();
+        self.between(job, WallTime::default(), WallTime::from_micros(u64::MAX))
+    }
+
+    fn between(
+        &self,
+        job: &str,
+        first: WallTime,
+        last: WallTime,
+    ) -> btree_map::Range<'_, Arc<str>, SealedRun> {
+        let (first, last) = (RunKey::new(job, first).key(), RunKey::new(job, last).key());
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
     }
 
     /// Returns the ticks of a job from `first` to `last` that have a record.
-    pub(in crate::scheduler) fn stand(
+    pub(in crate::scheduler) fn recorded(
         &self,
         job: &str,
         first: WallTime,
         last: WallTime,
     ) -> impl Iterator<Item = WallTime> + '_ {
-        let (first, last) = (RunKey::new(job, first).key(), RunKey::new(job, last).key());
-        let of_job = self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)));
+        let of_job = self.between(job, first, last);
         of_job.filter_map(|(key, _)| Some(RunKey::parse(key).ok()??.tick))
     }
 

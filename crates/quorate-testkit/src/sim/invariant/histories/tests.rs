@@ -132,3 +132,42 @@ fn no_entry_is_missing_that_is_to_be_kept() {
     assert!(settle(&mut histories, 5_000).unwrap_err().contains("lacks run 2"));
     assert!(settle(&mut histories, 7_000).is_ok(), "before the faults were over");
 }
+
+#[test]
+fn a_pause_is_back_only_if_servers_forgot_its_end() {
+    use quorate::internals::{JobAction, JobRow, Paused};
+    let skips = |job: &str, ended_on, forgets: &[&str], resumed_again: bool| {
+        let mut histories = Histories { promises: Promises::ALL, ..Histories::default() };
+        let row = |rev, paused: bool| {
+            let paused = paused.then(|| Paused { by: "me".into(), at: made::at(1_000) });
+            JobRow { rev, paused, ..JobRow::default() }.to_value()
+        };
+        let asks = |histories: &mut Histories, at, ask| {
+            made::asks(histories, at, ask, crate::sim::Told::Accepted { id: made::id(7), count: 0 }).unwrap();
+        };
+        asks(&mut histories, 1_000, JobAction::Pause { job: job.into() });
+        made::written(&mut histories, POOL, &JobRow::key(job), &row(1, true), 5).unwrap();
+        asks(&mut histories, 3_000, JobAction::Resume { job: job.into() });
+        made::written(&mut histories, POOL, &JobRow::key(job), &row(2, false), ended_on).unwrap();
+        made::ran(&mut histories, &made::start(1, job, 8_000)).unwrap();
+        for node in forgets {
+            made::see(&mut histories, 9_000, &Event::Forgot { node }).unwrap();
+        }
+        if resumed_again {
+            asks(&mut histories, 9_500, JobAction::Resume { job: job.into() });
+        }
+        let span =
+            HistoryEntry { until: Some(made::at(24_000)), ..entry(job, 1_600, 1, RunOutcome::SkippedPaused) };
+        read(&mut histories, &[span]).map(|()| histories.judged())
+    };
+    let counted = |count| Ok(vec![("history entry judged", 1), ("resumption forgotten by servers", count)]);
+    for job in ["led", "any-skip"] {
+        assert_eq!(skips(job, 3, &["n0"], false), counted(1));
+        let why = skips(job, 3, &[], false).unwrap_err();
+        assert!(why.contains("do not permit"), "no server forgot: {why}");
+        assert!(skips(job, 4, &["n0"], false).is_err(), "a majority remembers it");
+        assert!(skips(job, 3, &["n4"], false).is_err(), "a server forgot the pause, not its end");
+        assert!(skips(job, 5, &["n0", "n1", "n2"], false).is_err(), "no server stores the pause");
+        assert!(skips(job, 3, &["n0"], true).is_err(), "it ended again");
+    }
+}

@@ -1,4 +1,10 @@
-use super::{super::pool_log::made, *};
+use super::{
+    super::{
+        open_records::tests::{closed, opened},
+        pool_log::made,
+    },
+    *,
+};
 use crate::sim::HandlerEnd;
 
 /// Returns the state in which every job is registered at 0 s and has run each of its ticks up to 20 s, except those
@@ -61,6 +67,58 @@ fn a_job_does_not_run_beside_itself() {
     assert!(beside("any-allow", across, &same).is_ok());
     assert!(beside("led", today, &|other| other.awake_for = None).is_ok(), "its process is paused");
     assert!(beside("led", today, &|other| other.clock_stood = true).is_ok());
+}
+
+#[test]
+fn a_job_runs_beside_itself_only_if_servers_forgot_an_open_run_before_the_other_was_opened() {
+    let across = Promises { overlap_across_workers: true, ..Promises::default() };
+    /// An event before the second run starts.
+    #[derive(Clone, Copy)]
+    enum Step {
+        Open(u64, u32, usize),
+        Close(u64),
+        Forget(&'static str),
+    }
+    use Step::{Close, Forget, Open};
+    let starts = |steps: &[Step], second: u64| {
+        let mut runs = Runs { promises: across, ..Runs::default() };
+        for step in steps {
+            match step {
+                Open(due, generation, servers) => {
+                    opened(&mut runs, "any-each", *due, *generation, *servers);
+                }
+                Close(due) => closed(&mut runs, "any-each", *due, 1),
+                Forget(node) => made::see(&mut runs, 0, &Event::Forgot { node }).unwrap(),
+            }
+        }
+        made::started(&mut runs, 1_500, &made::start(1, "any-each", 1_500)).unwrap();
+        let other = Beside {
+            run: 1,
+            same_process: false,
+            awake_for: Some(Duration::from_secs(9)),
+            clock_stood: false,
+        };
+        let start = RunStart {
+            beside: vec![other],
+            true_wall: made::at(3_000),
+            ..made::start(2, "any-each", second)
+        };
+        made::started(&mut runs, 3_000, &start).map(|()| runs.forgotten)
+    };
+    let (first, second) = (Open(1_500, 1, 3), Open(3_000, 1, 3));
+    assert_eq!(starts(&[first, Forget("n0"), second], 3_000), Ok(1), "a majority forgot the first");
+    assert_eq!(starts(&[second, Forget("n0"), first], 3_000), Ok(1), "or the second");
+    assert!(starts(&[first, second], 3_000).unwrap_err().contains("beside run 1"), "no server forgot");
+    assert!(starts(&[first, second, Forget("n0")], 3_000).is_err(), "the other was opened before");
+    assert!(starts(&[Open(1_500, 1, 4), Forget("n0"), second], 3_000).is_err(), "a majority remembers it");
+    assert!(starts(&[Open(1_500, 1, 2), Forget("n0"), second], 3_000).is_err(), "a minority stored it");
+    assert!(starts(&[first, Close(1_500), Forget("n0"), second], 3_000).is_err(), "the first had ended");
+    let again = [first, Forget("n0"), Open(1_500, 1, 3), second];
+    assert!(starts(&again, 3_000).is_err(), "a later leader wrote it again");
+    let generations = |steps: &[Step]| starts(steps, 1_500);
+    assert_eq!(generations(&[first, Forget("n0"), Open(1_500, 2, 3)]), Ok(1), "the next generation");
+    assert!(generations(&[first, Open(1_500, 2, 3), Forget("n0")]).is_err());
+    assert!(generations(&[first, Forget("n0"), Open(1_500, 1, 3)]).is_err(), "the same generation");
 }
 
 #[test]

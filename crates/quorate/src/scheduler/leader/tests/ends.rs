@@ -1,9 +1,8 @@
 //! Each tick gets an end in the history.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
-use crate::{
-    node::FencingToken,
-    scheduler::{Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunCause, RunContext, RunOutcome, at},
+use crate::scheduler::{
+    Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunCause, RunContext, RunOutcome, at,
 };
 use std::{
     sync::{
@@ -279,20 +278,34 @@ async fn a_retry_that_is_pending_at_the_step_down_is_left_to_the_next_leader() {
 #[tokio::test]
 async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
     let stage = Stage::new();
-    let job = Job::new("j", often(), |_| ok());
-    let first = stage.candidate("a", std::slice::from_ref(&job));
-    let entered = stage.history_when("j", |all| ends(all, RunOutcome::Done).len() > 3).await;
+    let begun = Begun::default();
+    let starts = Arc::clone(&begun);
+    let job = Job::new("j", often(), move |tick: RunContext| {
+        starts.lock().unwrap().push(tick.at());
+        ok()
+    });
+    // The first leader keeps no entry, as if it had crashed after each record and before the entry.
+    let first = stage.candidate("a", &[job.clone().history(0)]);
+    // The nodes' memory has just begun. They remember a tick only if it is due at least 1 s after that.
+    let entered_from = stage.quorum.wall() + SECOND;
+    let remembered = || begun.lock().unwrap().iter().filter(|tick| **tick > entered_from).count();
+    stage.when("four runs", || remembered() > 4).await;
     first.resigns().await;
-    // The history is removed, as if the leader had crashed before it wrote any entry.
-    let part = stage.ledger.part(&HistoryEntry::part("j"));
-    part.prune(FencingToken::default(), stage.quorum.wall().as_micros()).await.unwrap();
     assert!(stage.history("j").await.is_empty());
+    let resigned = stage.quorum.wall();
     let next = stage.candidate("b", std::slice::from_ref(&job));
-    let history = stage.history_when("j", |all| all.len() >= entered.len()).await;
-    for entry in ends(&entered, RunOutcome::Done) {
-        let made = history.iter().find(|made| made.key() == entry.key()).expect("it is there again");
+    let is_of_first = |entry: &&HistoryEntry| entered_from < entry.tick && entry.tick < resigned;
+    let history = stage.history_when("j", |all| all.iter().filter(is_of_first).count() >= 4).await;
+    let answers = stage.ledger.part(&HistoryEntry::part("j")).read().await.unwrap();
+    for made in history.iter().filter(is_of_first) {
         assert_eq!((made.end, &*made.worker, made.started), (RunOutcome::Done, "a", None), "{made:?}");
         assert_eq!(&*made.reason, "entered by the next leader");
+        let records = answers.iter().flat_map(|answer| &answer.state.records);
+        for (_, record) in records.filter(|(key, _)| *key == made.key()) {
+            // With the present time, it would outlive entries of later runs in a short history.
+            let ended = made.tick + made.took.unwrap_or_default();
+            assert_eq!(record.at, ended.as_micros(), "{made:?} keeps the time of the run's end");
+        }
     }
     next.resigns().await;
 }

@@ -2,7 +2,7 @@
 
 use crate::scheduler::leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never};
 use crate::{
-    claim::{Claimed, SlotId, Slots},
+    claim::{Claimed, Slots},
     env::WallTime,
     scheduler::{
         Delivery, HistoryEntry, Job, JobAction, Misfire, OpenRun, Placement, RunOutcome, RunRecord,
@@ -99,7 +99,7 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
     let term = highest_term(&stage, &run).await;
     // A worker takes the run and stops without a result.
     let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
-    let slot = SlotId { run, generation: open.generation, at: open.at, horizon: open.horizon };
+    let slot = open.slot(&run);
     let Claimed::Free(claim) = slots.claim(&slot).await else { panic!("the slot is free") };
     assert!(claim.take().await);
     claim.let_run_out();

@@ -1,0 +1,160 @@
+use super::{Event, MAJORITY, pool_log::RunOf};
+use crate::sim::worker::POOL;
+use quorate::{
+    env::WallTime,
+    internals::{RunKey, RunRecord},
+    node::{Record, Reply, Request},
+    scheduler::RequestId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The records of open runs that the servers store, and the runs that were opened while the record of another run of
+/// their job was forgotten.
+///
+/// A leader opens the next run of a job once the earlier run is closed. It finds the earlier run by its record. If a
+/// majority of the servers once stored the record, and fewer store it because servers forgot, then a new leader may not
+/// find it, and a worker may still take or execute that run.
+#[derive(Debug, Default)]
+pub(super) struct OpenRecords {
+    runs: BTreeMap<RunOf, OpenRecord>,
+    /// Pairs of runs: the first was opened while the record of the second was forgotten.
+    opened_beside: BTreeSet<(RunOf, RunOf)>,
+}
+
+/// The open record of one run.
+#[derive(Debug, Default)]
+struct OpenRecord {
+    /// The last generation that was opened.
+    generation: u32,
+    /// The servers that store the record.
+    on: BTreeSet<String>,
+    had_majority: bool,
+    /// Set once a server stores the end of the run.
+    closed: bool,
+}
+
+impl OpenRecord {
+    fn is_forgotten(&self) -> bool {
+        self.had_majority && !self.closed && self.on.len() < MAJORITY
+    }
+}
+
+impl OpenRecords {
+    pub(super) fn see(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Forgot { node } => {
+                for record in self.runs.values_mut() {
+                    record.on.remove(*node);
+                }
+            }
+            Event::Ran {
+                node,
+                request: Request::Write { ledger, key, record, .. },
+                reply: Reply::Written,
+            } if **ledger == *POOL => {
+                if let Some(run) = run_of(key) {
+                    self.written(run, node, record);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns `true` if one of two runs was opened while the record of the other was forgotten.
+    pub(super) fn excuses_overlap(&self, one: &RunOf, other: &RunOf) -> bool {
+        let beside = |one: &RunOf, other: &RunOf| self.opened_beside.contains(&(one.clone(), other.clone()));
+        beside(one, other) || beside(other, one)
+    }
+
+    fn written(&mut self, run: RunOf, node: &str, record: &Record) {
+        let generation = match RunRecord::parse(&record.value) {
+            Ok(RunRecord::Open(open)) => open.generation,
+            Ok(RunRecord::Closed { .. }) => {
+                self.runs.entry(run).or_default().closed = true;
+                return;
+            }
+            _ => return,
+        };
+        if self.runs.get(&run).is_none_or(|known| known.generation < generation) {
+            let of_job = self.runs.iter().filter(|(other, _)| other.job == run.job);
+            let forgotten = of_job.filter(|(_, record)| record.is_forgotten());
+            let pairs = forgotten.map(|(other, _)| (run.clone(), other.clone()));
+            self.opened_beside.extend(pairs.collect::<Vec<_>>());
+        }
+        let known = self.runs.entry(run).or_default();
+        known.generation = known.generation.max(generation);
+        known.on.insert(node.to_owned());
+        known.had_majority |= known.on.len() >= MAJORITY;
+    }
+}
+
+/// Returns the run that has this key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`.
+fn run_of(key: &str) -> Option<RunOf> {
+    if let Ok(Some(RunKey { job, tick })) = RunKey::parse(key) {
+        return Some(RunOf { job, tick, request: None });
+    }
+    let (id, rest) = key.strip_prefix("run/")?.split_once('/')?;
+    let (job, tick) = rest.rsplit_once('/')?;
+    let (tick, request) = (WallTime::from_micros(tick.parse().ok()?), id.parse::<RequestId>().ok()?);
+    Some(RunOf { job: job.into(), tick, request: Some(request) })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::sim::invariant::{Invariant, pool_log::made};
+    use quorate::{
+        internals::OpenRun,
+        node::FencingToken,
+        scheduler::{Delivery, RunCause, RunOutcome},
+    };
+
+    /// Returns the value of the record of an open generation.
+    fn open(generation: u32) -> String {
+        let at = made::at(0);
+        let open = OpenRun {
+            generation,
+            at,
+            not_before: at,
+            take_by: at,
+            horizon: at,
+            delivery: Delivery::AtLeastOnce,
+            cause: RunCause::Scheduled,
+            term: FencingToken::new(1),
+            state: None,
+            cancel: None,
+        };
+        RunRecord::Open(open).into_record(at, FencingToken::new(1)).value.to_string()
+    }
+
+    /// Records that servers store the open record of a tick.
+    pub(crate) fn opened(
+        invariant: &mut dyn Invariant,
+        job: &str,
+        due: u64,
+        generation: u32,
+        servers: usize,
+    ) {
+        let key = RunKey::new(job, made::at(due)).key();
+        made::written(invariant, POOL, &key, &open(generation), servers).unwrap();
+    }
+
+    /// Records that servers store the end of a tick.
+    pub(crate) fn closed(invariant: &mut dyn Invariant, job: &str, due: u64, servers: usize) {
+        let key = RunKey::new(job, made::at(due)).key();
+        let record =
+            RunRecord::closed("w0", RunOutcome::Lost, "").into_record(made::at(0), FencingToken::new(1));
+        made::written(invariant, POOL, &key, &record.value, servers).unwrap();
+    }
+
+    #[test]
+    fn the_keys_of_ticks_and_of_requested_runs_name_their_runs() {
+        let tick = made::at(2_000);
+        assert_eq!(run_of(&RunKey::new("j", tick).key()), Some(RunOf::tick("j", tick)));
+        let key = format!("run/{}/j/{:020}", made::id(7), tick.as_micros());
+        assert_eq!(run_of(&key), Some(RunOf { request: Some(made::id(7)), ..RunOf::tick("j", tick) }));
+        for other in ["job/j", "ask/00000000000000000000000000000007", "open", "looked", "run/7"] {
+            assert_eq!(run_of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+use super::{Event, MAJORITY};
+use crate::sim::worker::POOL;
+use quorate::{
+    env::WallTime,
+    internals::JobRow,
+    node::{FencingToken, Reply, Request},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The rows of the jobs that the servers store, and the ends of pauses that servers forgot.
+///
+/// A row stores the pause of its job. If a majority stores the row in which the pause has ended, every leader finds that
+/// row. If fewer servers store it because servers forgot, and another server still stores the pause, then a new leader
+/// may find only the pause: the job is paused again.
+#[derive(Debug, Default)]
+pub(super) struct Resumptions {
+    rows: BTreeMap<Arc<str>, BTreeMap<String, Row>>,
+    /// For each job, the true times at which a resumption was forgotten.
+    forgotten: BTreeMap<Arc<str>, Vec<WallTime>>,
+}
+
+#[derive(Debug)]
+struct Row {
+    /// The term and the revision. Of several rows, the one of the highest rank counts.
+    rank: (FencingToken, u64),
+    paused: bool,
+}
+
+impl Resumptions {
+    /// Records an event that happens at the true wall time `now`.
+    pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
+        match event {
+            Event::Forgot { node } => {
+                for (job, rows) in &mut self.rows {
+                    let known = is_known(rows);
+                    rows.remove(*node);
+                    if known && !is_known(rows) {
+                        self.forgotten.entry(Arc::clone(job)).or_default().push(now);
+                    }
+                }
+            }
+            Event::Ran {
+                node,
+                request: Request::Write { ledger, key, record, .. },
+                reply: Reply::Written,
+            } if **ledger == *POOL => {
+                let Some(job) = key.strip_prefix(JobRow::PREFIX) else { return };
+                let Ok(row) = JobRow::parse(&record.value) else { return };
+                let row = Row { rank: (record.term, row.rev), paused: row.paused.is_some() };
+                self.rows.entry(job.into()).or_default().insert((*node).to_owned(), row);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns `true` if servers forgot the end of a pause of the job at `from` or later.
+    pub(super) fn is_forgotten_since(&self, job: &str, from: WallTime) -> bool {
+        self.forgotten.get(job).is_some_and(|times| times.iter().any(|at| from <= *at))
+    }
+
+    /// Returns the number of times that servers forgot the end of a pause.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten.values().map(|times| times.len() as u64).sum()
+    }
+}
+
+/// Returns `true` if a majority stores the end of each pause that a server stores.
+fn is_known(rows: &BTreeMap<String, Row>) -> bool {
+    let ended = |pause: &Row| rows.values().filter(|row| !row.paused && row.rank > pause.rank).count();
+    rows.values().filter(|row| row.paused).all(|pause| ended(pause) >= MAJORITY)
+}
