@@ -44,6 +44,12 @@ impl Keys {
         format!("{}{}:freed", self.prefix, resource.key())
     }
 
+    /// The channel to which every session with a waiter is subscribed. A script that releases leases first asks
+    /// for its number of subscribers, which is usually zero. The scripts build the same name.
+    pub(crate) fn waiters(&self) -> String {
+        format!("{}:waiters", self.marker())
+    }
+
     fn fence<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 4> {
         Joined(["{", &self.prefix, resource.key(), "}:fence"])
     }

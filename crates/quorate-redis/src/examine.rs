@@ -2,6 +2,7 @@ use crate::{
     RedisNode,
     address::Login,
     durability::{Durability, durability},
+    encode::Keys,
     fault, handshake, reply,
     wire::{Reader, Writer},
 };
@@ -166,7 +167,7 @@ impl RedisNode {
         // If the user has no permission for ACL WHOAMI, take its name from the URL.
         found.user = found.user.or(login.user.clone());
         found.denied = connection.denied(self.keys().prefix(), login.database).await?;
-        found.denied_pushes = connection.denied_pushes(self.keys().prefix()).await?;
+        found.denied_pushes = connection.denied_pushes(self.keys()).await?;
         Ok(found)
     }
 
@@ -225,14 +226,17 @@ impl ExamConnection<'_> {
 
     /// Returns the commands for waking waiters that the user has no permission to run on a channel like Quorate's. It
     /// must be called last, because it switches the connection to another protocol.
-    async fn denied_pushes(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
-        let channel = format!("{prefix}{{doctor}}:freed");
+    async fn denied_pushes(&mut self, keys: &Keys) -> Result<Vec<String>, Cause> {
+        let channel = format!("{}{{doctor}}:freed", keys.prefix());
+        // A subscriber of this channel makes releases ask for the subscribers of their locks, and does no more.
+        let waiters = keys.waiters();
         let mut denied = Vec::new();
-        let resp: [Vec<&str>; PUSHES] = [
+        let resp = [
             vec!["publish", &channel, ""],
             vec!["pubsub", "numsub", &channel],
             vec!["hello", "3"],
             vec!["subscribe", &channel],
+            vec!["subscribe", &waiters],
             vec!["unsubscribe", &channel],
         ];
         for resp in resp {

@@ -83,25 +83,37 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
--- The released leases: the channels on which waiters are notified, and the former owners.
-local channels, owners = {}, {}
+-- The keys of the released leases, and their former owners.
+local released, owners = {}, {}
 
 -- Schedules the notification of the waiters for `lock` that `owner` released it.
 local function notify(lock, owner)
-  channels[#channels + 1] = lock .. ':freed'
+  released[#released + 1] = lock
   owners[#owners + 1] = owner
 end
 
--- Publishes the released leases with the number of subscribers. A failure, for instance without the
--- permission for PUBLISH, does not fail the release, because waiters also poll.
+-- Returns the number of sessions with waiters. Each of them is subscribed to the channel of all waiters. An
+-- error, for instance without the permission for PUBSUB NUMSUB, counts as one session.
+local function sessions_with_waiters()
+  return redis_pcall('PUBSUB', 'NUMSUB', KEYS[1] .. ':waiters')[2] or 1
+end
+
+-- Publishes the released leases, each on the channel of its own waiters, with the number of subscribers. A
+-- failure, for instance without the permission for PUBLISH, does not fail the release, because waiters also
+-- poll.
 local function publish_releases()
-  if #channels > 0 then
-    local listen = redis_pcall('PUBSUB', 'NUMSUB', unpack(channels))
-    for i = 1, #channels do
-      local subscribers = listen[2 * i] or 1
-      if subscribers > 0 then
-        redis_pcall('PUBLISH', channels[i], subscribers .. ' ' .. owners[i])
-      end
+  if #released == 0 or sessions_with_waiters() == 0 then
+    return
+  end
+  local channels = {}
+  for i = 1, #released do
+    channels[i] = released[i] .. ':freed'
+  end
+  local listen = redis_pcall('PUBSUB', 'NUMSUB', unpack(channels))
+  for i = 1, #channels do
+    local subscribers = listen[2 * i] or 1
+    if subscribers > 0 then
+      redis_pcall('PUBLISH', channels[i], subscribers .. ' ' .. owners[i])
     end
   end
 end
