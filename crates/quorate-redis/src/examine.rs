@@ -73,9 +73,9 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// The commands that the user of a node must be allowed to run, in the notation of ACL rules: all commands of
-/// the handshake and of the scripts. The last [`PUSHES`] wake waiters, and are optional. `mget` is optional
-/// too: without it a batch of claims takes longer.
-pub const COMMANDS: [&str; 30] = [
+/// the handshake and of the scripts. The last [`PUSHES`] wake waiters, and are optional. `mget`,
+/// `exists` and `incrby` are optional too: without them locks and claims take longer.
+pub const COMMANDS: [&str; 32] = [
     "select",
     "client|setname",
     "info",
@@ -85,6 +85,8 @@ pub const COMMANDS: [&str; 30] = [
     "evalsha",
     "get",
     "mget",
+    "exists",
+    "incrby",
     "set",
     "del",
     "pexpire",
@@ -265,6 +267,9 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["evalsha", "0000000000000000000000000000000000000000", "1", key],
         vec!["get", key],
         vec!["mget", key],
+        vec!["exists", key],
+        // An increment that is no number: the server refuses the command after it has checked permissions.
+        vec!["incrby", key, "x"],
         vec!["set", key, "1", "xx", "px", "1"],
         vec!["del", key],
         vec!["pexpire", key, "1"],

@@ -1,10 +1,10 @@
 -- Sets the owner if the claim is free and not done. Increments the counter.
 -- KEYS  the claim
 -- ARGV  owner
--- COMMON  ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs), retention of the
+-- SHARED  ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs), retention of the
 --         counter (ms)
 
--- Returns the distance of the common initial value from this clock, and the first count: false if a counter
+-- Returns the distance of the shared initial value from this clock, and the first count: false if a counter
 -- may not start there.
 local function first_of(s)
   local start = tonumber(ARGV[s + 1])
@@ -12,12 +12,12 @@ local function first_of(s)
   return apart, apart <= tonumber(ARGV[s + 2]) and start < 9007199254740991 and decimal(start + 1)
 end
 
--- The values that all items with their COMMON at `s` share: the ends of the claim and of its counter, the
+-- The values that all items with their SHARED at `s` share: the ends of the claim and of its counter, the
 -- distance of the initial value from this clock, the reply for a new claim, the beginning of a new claim's
 -- value up to the owner, and its time to live.
 local at, held, kept, apart, granted, head, left
 
-local function prepare_common(s)
+local function prepare_shared(s)
   at, held, kept = s, now_ms + ARGV[s], now_ms + ARGV[s + 3]
   local first
   apart, first = first_of(s)
@@ -43,7 +43,7 @@ end
 return serve(true, true, 1, 1, function(k, a, s)
   local key = KEYS[k]
   if at ~= s then
-    prepare_common(s)
+    prepare_shared(s)
   end
   -- Most claims are new, which takes one command. If the claim is not new, the command changes nothing. A
   -- server that refuses writes can still report the holder, or that the claim is done.
@@ -61,4 +61,4 @@ return serve(true, true, 1, 1, function(k, a, s)
   local count = next_count(last, s)
   put(key, ARGV[a], held, count, kept, attempts, counted, payload)
   return { 'granted', count, begun_of(attempts, payload) }
-end, 4)
+end)
