@@ -1,5 +1,10 @@
 -- Serves the requests on claims, in any order.
 --
+-- Most claims are new when they are acquired, and are held by the owner who completes them. Such an item is
+-- served here, with one command and without creating a function, and gets an integer or one word as its reply.
+-- Every other item is served by the script of its request, whose functions are created when the first such
+-- item needs them.
+--
 -- KEYS  each item's claim
 -- ARGV  after the stamp: for each item the letter of its script and the digit of its shared arguments, in one string;
 --       each item's arguments; then the shared arguments by digit, the highest first, four each
@@ -7,19 +12,84 @@
 -- Defines the scripts.
 local function define_scripts()
 -- SCRIPTS
-  return serve_item, publish_releases
+  return serve_item, publish_releases, forget
 end
 
-local byte, letters, last = string.byte, ARGV[3], #ARGV
+local run, byte, format, match, keys, args = redis.pcall, string.byte, string.format, string.match, KEYS, ARGV
+local letters, last, ms = args[3], #args, math.floor(now / 1000)
 local out = { clock[1] .. string.sub('00000' .. clock[2], -6) }
-local serve_item, publish_releases = define_scripts()
 
-local k, a = 2, 4
+-- The values of all keys before the first item, if an item completes its claim, or that of the marker. A key of
+-- another type seems to be missing. `changed` has the claims that an earlier item may have changed.
+local completes = string.find(letters, 'f', 1, true)
+local stored, changed = completes and run('MGET', unpack(keys)) or { run('GET', keys[1]) }, {}
+local may_set = stored[1] == args[2] and now <= tonumber(args[1])
+
+-- The values that all acquires with their shared arguments at `shared` have in common: the count of a new claim,
+-- false if none may begin; the beginning of the value, up to the owner; and the end of the key. The end of
+-- the records that completes with their shared arguments at `record_shared` store. The functions of
+-- define_scripts.
+local shared, first, head, ends, record_shared, record_ends, serve_item, publish_releases, forget
+
+local a = 4
 for i = 1, #letters, 2 do
   local letter, digit = byte(letters, i, i + 1)
-  local reply, key_count, arg_count = serve_item(letter, k, a, last - 4 * (digit - 47) + 1)
+  local k, s = (i + 3) / 2, last - 4 * (digit - 47) + 1
+  local key, owner, reply, arg_count = keys[k], args[a], nil, 1
+  if not may_set then
+    -- Its script refuses it, or releases the claim.
+  elseif letter == 97 then
+    -- An acquire. If the claim is not new, the command changes nothing.
+    if shared ~= s then
+      local start, held, kept = tonumber(args[s + 1]), ms + args[s], ms + args[s + 3]
+      shared = s
+      first = math.abs(now - start) <= tonumber(args[s + 2]) and start < 9007199254740991 and start + 1
+      if first then
+        ends = format('%.0f', math.max(held, kept))
+        head = format('c:%.0f:%.0f:%.0f:0:0::', held, first, kept)
+      end
+    end
+    local set = first and run('SET', key, head .. owner, 'NX', 'PXAT', ends)
+    if set and set.ok then
+      reply = first
+    end
+  elseif letter == 102 and not changed[key] then
+    -- A complete.
+    local held, at = match(stored[k] or '', '^c:(%d+):%d+:%d+:%d+:%d+:%x*:()')
+    if held and #held <= 16 and tonumber(held) >= ms and string.sub(stored[k], at) == owner then
+      if record_shared ~= s then
+        record_shared, record_ends = s, format('%.0f', ms + args[s])
+      end
+      local set = run('SET', key, args[a + 1], 'PXAT', record_ends)
+      if set and set.ok then
+        released[#released + 1] = key
+        owners[#owners + 1] = owner
+        reply, arg_count = 'completed', 2
+        if forget then
+          forget(key)
+        end
+      end
+    end
+  end
+  if completes then
+    changed[key] = true
+  end
+  if not reply then
+    if not serve_item then
+      serve_item, publish_releases, forget = define_scripts()
+    end
+    local _
+    reply, _, arg_count = serve_item(letter, k, a, s)
+  end
   out[#out + 1] = reply
-  k, a = k + key_count, a + arg_count
+  a = a + arg_count
 end
-publish_releases()
+
+-- Most completed claims have no waiter.
+if #released > 0 and run('PUBSUB', 'NUMSUB', keys[1] .. ':waiters')[2] ~= 0 then
+  if not publish_releases then
+    serve_item, publish_releases = define_scripts()
+  end
+  publish_releases()
+end
 return out
