@@ -15,9 +15,10 @@ local function define_scripts()
   return serve_item, publish_releases, forget
 end
 
-local run, byte, format, match, keys, args = redis.pcall, string.byte, string.format, string.match, KEYS, ARGV
+local run, byte, sub, match, format = redis.pcall, string.byte, string.sub, string.match, string.format
+local keys, args = KEYS, ARGV
 local letters, last, ms = args[3], #args, math.floor(now / 1000)
-local out = { clock[1] .. string.sub('00000' .. clock[2], -6) }
+local out = { clock[1] .. sub('00000' .. clock[2], -6) }
 
 -- The values of all keys before the first item, if an item completes its claim, or that of the marker. A key of
 -- another type seems to be missing. `changed` has the claims that an earlier item may have changed.
@@ -27,9 +28,9 @@ local may_set = stored[1] == args[2] and now <= tonumber(args[1])
 
 -- The values that all acquires with their shared arguments at `shared` have in common: the count of a new claim,
 -- false if none may begin; the beginning of the value, up to the owner; and the end of the key. The end of
--- the records that completes with their shared arguments at `record_shared` store. The functions of
--- define_scripts.
-local shared, first, head, ends, record_shared, record_ends, serve_item, publish_releases, forget
+-- the records that completes with their shared arguments at `record_shared` store. The beginning of the value
+-- of a claim that is held, up to the owner. The functions of define_scripts.
+local shared, first, head, ends, record_shared, record_ends, live, serve_item, publish_releases, forget
 
 local a = 4
 for i = 1, #letters, 2 do
@@ -54,9 +55,17 @@ for i = 1, #letters, 2 do
       reply = first
     end
   elseif letter == 102 and not changed[key] then
-    -- A complete.
-    local held, at = match(stored[k] or '', '^c:(%d+):%d+:%d+:%d+:%d+:%x*:()')
-    if held and #held <= 16 and tonumber(held) >= ms and string.sub(stored[k], at) == owner then
+    -- A complete. Claims that were acquired together have equal values up to the owner, which are parsed once.
+    local value = stored[k] or ''
+    local before = #value - #owner
+    local state = before > 0 and sub(value, 1, before)
+    if state ~= live then
+      local held = state and match(state, '^c:(%d+):%d+:%d+:%d+:%d+:%x*:$')
+      if held and #held <= 16 and tonumber(held) >= ms then
+        live = state
+      end
+    end
+    if state == live and sub(value, before + 1) == owner then
       if record_shared ~= s then
         record_shared, record_ends = s, format('%.0f', ms + args[s])
       end
