@@ -1,6 +1,6 @@
 -- Serves the requests on claims, in any order.
 --
--- Most claims are new when they are acquired, and are held by the owner who completes them. Such an item is
+-- Most claims are new when they are acquired, and are held by the owner who counts attempts or completes them. Such an item is
 -- served here, with one command and without creating a function, and gets an integer or one word as its reply.
 -- Every other item is served by the script of its request, whose functions are created when the first such
 -- item needs them.
@@ -20,17 +20,21 @@ local keys, args = KEYS, ARGV
 local letters, last, ms = args[3], #args, math.floor(now / 1000)
 local out = { clock[1] .. sub('00000' .. clock[2], -6) }
 
--- The values of all keys before the first item, if an item completes its claim, or that of the marker. A key of
--- another type seems to be missing. `changed` has the claims that an earlier item may have changed.
-local completes = string.find(letters, 'f', 1, true)
-local stored, changed = completes and run('MGET', unpack(keys)) or { run('GET', keys[1]) }, {}
+-- The values of all keys before the first item, if an item counts an attempt or completes its claim, or that of
+-- the marker. A key of another type seems to be missing. `changed` has the claims that an earlier item may have
+-- changed.
+local reads = string.find(letters, '[ef]')
+local stored, changed = reads and run('MGET', unpack(keys)) or { run('GET', keys[1]) }, {}
 local may_set = stored[1] == args[2] and now <= tonumber(args[1])
 
 -- The values that all acquires with their shared arguments at `shared` have in common: the count of a new claim,
 -- false if none may begin; the beginning of the value, up to the owner; and the end of the key. The end of
 -- the records that completes with their shared arguments at `record_shared` store. The beginning of the value
--- of a claim that is held, up to the owner. The functions of define_scripts.
-local shared, first, head, ends, record_shared, record_ends, live, serve_item, publish_releases, forget
+-- of a claim that is held, up to the owner; and of the value after a count, with the state and the arguments
+-- that it was made from. The functions of define_scripts.
+local shared, first, head, ends, record_shared, record_ends, live
+local count_state, count_shared, count_attempts, count_payload, count_head, count_ends
+local serve_item, publish_releases, forget
 
 local a = 4
 for i = 1, #letters, 2 do
@@ -54,8 +58,9 @@ for i = 1, #letters, 2 do
     if set and set.ok then
       reply = first
     end
-  elseif letter == 102 and not changed[key] then
-    -- A complete. Claims that were acquired together have equal values up to the owner, which are parsed once.
+  elseif letter >= 101 and not changed[key] then
+    -- A count or a complete. Claims that were acquired together have equal values up to the owner, which are parsed
+    -- once.
     local value = stored[k] or ''
     local before = #value - #owner
     local state = before > 0 and sub(value, 1, before)
@@ -65,22 +70,48 @@ for i = 1, #letters, 2 do
         live = state
       end
     end
-    if state == live and sub(value, before + 1) == owner then
+    local set
+    if state ~= live or sub(value, before + 1) ~= owner then
+      -- Another owner holds it, or none.
+    elseif letter == 102 then
       if record_shared ~= s then
         record_shared, record_ends = s, format('%.0f', ms + args[s])
       end
-      local set = run('SET', key, args[a + 1], 'PXAT', record_ends)
-      if set and set.ok then
+      set = run('SET', key, args[a + 1], 'PXAT', record_ends)
+      if set.ok then
         released[#released + 1] = key
         owners[#owners + 1] = owner
         reply, arg_count = 'completed', 2
-        if forget then
-          forget(key)
+      end
+    elseif args[a + 3] == '+' then
+      local attempts, payload = args[a + 1], args[a + 2]
+      if count_state ~= state or count_shared ~= s or count_attempts ~= attempts or count_payload ~= payload then
+        count_state, count_shared, count_attempts, count_payload, count_head = state, s, attempts, payload, nil
+        local held, count, kept, stored_attempts, counted, stored_payload =
+          match(state, '^c:(%d+):([1-9]%d*):(%d+):(%d+):(%d+):(%x*):$')
+        if count and #count <= 16 and #kept <= 16 and tonumber(kept) >= ms and #stored_attempts <= 10 and #counted <= 16
+          and #stored_payload <= 64 then
+          if tonumber(counted) < ms then
+            stored_attempts, stored_payload = '0', ''
+          end
+          if #stored_attempts < #attempts or #stored_attempts == #attempts and stored_attempts < attempts then
+            counted = ms + args[s]
+            count_ends = format('%.0f', math.max(held, kept, counted))
+            count_head = format('c:%.0f:%s:%.0f:%s:%.0f:%s:', held, count, kept, attempts, counted,
+              payload == '' and stored_payload or payload)
+          end
         end
       end
+      set = count_head and run('SET', key, count_head .. owner, 'PXAT', count_ends)
+      if set and set.ok then
+        reply, arg_count = 'counted', 4
+      end
+    end
+    if reply and forget then
+      forget(key)
     end
   end
-  if completes then
+  if reads then
     changed[key] = true
   end
   if not reply then

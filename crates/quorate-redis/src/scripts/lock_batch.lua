@@ -1,9 +1,9 @@
 -- Serves the requests on locks that alternate in practice, in any order.
 --
--- Most locks are free or held by the owner who names them, have a counter and no queue. Such an item is served
--- here, with the fewest commands and without creating a function, and gets an integer or one word as its reply.
--- Every other item is served by the script of its request, whose functions are created when the first such
--- item needs them. An item that this file cannot finish has changed nothing that its script would not change.
+-- Most locks are free or held by the owner who names them, and have no queue. Such an item is served here, with
+-- the fewest commands and without creating a function, and gets an integer or one word as its reply. Every other
+-- item is served by the script of its request, whose functions are created when the first such item needs them.
+-- An item that this file cannot finish has changed nothing that its script would not change.
 --
 -- KEYS  each item's lock and, except for a release, its counter; then the queues of the acquires and extends, in
 --       their order
@@ -17,7 +17,8 @@ local function define_scripts()
   return serve_item, publish_releases
 end
 
-local run, byte, format, keys, args = redis.pcall, string.byte, string.format, KEYS, ARGV
+local run, byte, match, format, abs = redis.pcall, string.byte, string.match, string.format, math.abs
+local keys, args = KEYS, ARGV
 local letters, queues, last, ms = args[3], tonumber(args[4]), #args, math.floor(now / 1000)
 local out = { clock[1] .. string.sub('00000' .. clock[2], -6) }
 
@@ -61,29 +62,39 @@ for i = 1, #letters, 2 do
         reply = { 'held', holder, format('%.0f', left) }
       end
     elseif letter == 97 then
-      -- An acquire of a free lock. INCRBY refuses a value that is no count of Quorate's, except for those that
-      -- are excluded first.
-      local first = count and byte(count)
-      if first and first >= 49 and first <= 57 and (#count < 16 or #count == 16 and count < '9007199254740991') then
-        waiting = waiting or run('EXISTS', unpack(keys, queues))
-        local granted = waiting == 0 and run('INCRBY', fence, 1)
-        if type(granted) == 'number' then
-          local set = run('SET', lock, owner, 'NX', 'PXAT', lock_end)
-          if not (set and set.ok) then
-            -- The key is of another type.
-            run('SET', fence, count, 'KEEPTTL')
-          else
-            if run('PEXPIREAT', fence, counter_end) ~= 1 then
-              run('SET', fence, format('%.0f', granted), 'PXAT', counter_end)
-            end
-            reply = granted
+      -- An acquire of a free lock.
+      waiting = waiting or run('EXISTS', unpack(keys, queues))
+      local first, granted = count and byte(count), nil
+      if waiting ~= 0 then
+        -- Another waiter may come first.
+      elseif not count then
+        local initial = tonumber(match(args[a + 1], '^%d+'))
+        if abs(now - initial) <= tonumber(args[s + 2]) and initial < 9007199254740991 then
+          local set = run('SET', fence, format('%.0f', initial + 1), 'NX', 'PXAT', counter_end)
+          granted = set and set.ok and initial + 1
+        end
+      elseif first and first >= 49 and first <= 57 and (#count < 16 or #count == 16 and count < '9007199254740991') then
+        -- INCRBY refuses every other value that is no count of Quorate's.
+        granted = run('INCRBY', fence, 1)
+      end
+      if type(granted) == 'number' then
+        local set = run('SET', lock, owner, 'NX', 'PXAT', lock_end)
+        if set and set.ok then
+          if count and run('PEXPIREAT', fence, counter_end) ~= 1 then
+            run('SET', fence, format('%.0f', granted), 'PXAT', counter_end)
           end
+          reply = granted
+        elseif count then
+          -- The lock's key is of another type.
+          run('SET', fence, count, 'KEEPTTL')
+        else
+          run('DEL', fence)
         end
       end
     elseif holder == owner and count then
       -- An extend by the holder. The lease is extended only if it ends earlier.
       local token = args[a + 1]
-      if #count <= 16 and string.find(count, '^[1-9]%d*$') and (#count > #token or #count == #token and count >= token)
+      if #count <= 16 and match(count, '^[1-9]%d*$') and (#count > #token or #count == #token and count >= token)
         and run('PEXPIREAT', fence, counter_end) == 1 then
         local left = run('PTTL', lock)
         if type(left) == 'number' and (left < 0 or left >= tonumber(args[s]) or run('PEXPIRE', lock, args[s]) == 1) then
