@@ -244,7 +244,8 @@ async fn compare(less: &str, histories: u64) {
     for seed in 0..histories {
         let mut draw = Draw(SeedRng::new(seed, less));
         let mut history = Vec::new();
-        (one.forget(), two.forget());
+        one.forget();
+        two.forget();
         for _ in 0..STEPS {
             if draw.0.chance(200) {
                 let command = draw.odd_command();

@@ -1,9 +1,9 @@
 -- Serves the requests on claims, in any order.
 --
--- Most claims are new when they are acquired, and are held by the owner who counts attempts or completes them. Such an item is
--- served here, with one command and without creating a function, and gets an integer or one word as its reply.
--- Every other item is served by the script of its request, whose functions are created when the first such
--- item needs them.
+-- Most claims are new when they are acquired, and are held by the owner who counts attempts or completes them.
+-- Such an item is served here, with one command and without creating a function, and gets an integer or one word
+-- as its reply. Every other item is served by the script of its request, whose functions are created when the
+-- first such item needs them.
 --
 -- KEYS  each item's claim
 -- ARGV  after the stamp: for each item the letter of its script and the digit of its shared arguments, in one string;
