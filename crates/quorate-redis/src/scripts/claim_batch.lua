@@ -44,7 +44,7 @@ for i = 1, #letters, 2 do
   if not may_set then
     -- Its script refuses it, or releases the claim.
   elseif letter == 97 then
-    -- An acquire. If the claim is not new, the command changes nothing.
+    -- An acquire. If the claim is not new, the command changes nothing, and the claim is usually held or done.
     if shared ~= s then
       local start, held, kept = tonumber(args[s + 1]), ms + args[s], ms + args[s + 3]
       shared = s
@@ -55,8 +55,19 @@ for i = 1, #letters, 2 do
       end
     end
     local set = first and run('SET', key, head .. owner, 'NX', 'PXAT', ends)
+    local value = not set and run('GET', key)
     if set and set.ok then
       reply = first
+    elseif type(value) == 'string' then
+      local held, count, kept, attempts, counted, payload, at =
+        match(value, '^c:(%d+):([1-9]%d*):(%d+):(%d+):(%d+):(%x*):()')
+      if not held then
+        local token = match(value, '^d:([1-9]%d*):%d+:%x*:%d*:')
+        reply = token and #token <= 16 and { 'done', value }
+      elseif #held <= 16 and #count <= 16 and #kept <= 16 and #attempts <= 10 and #counted <= 16 and #payload <= 64
+        and tonumber(held) >= ms then
+        reply = { 'held', sub(value, at), format('%.0f', held - ms) }
+      end
     end
   elseif letter >= 101 and not changed[key] then
     -- A count or a complete. Claims that were acquired together have equal values up to the owner, which are parsed
