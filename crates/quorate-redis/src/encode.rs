@@ -11,6 +11,12 @@ const ITEMS_A_CALL: usize = 64;
 /// The maximum number of pages of ledgers of one script call.
 const PAGES_A_CALL: usize = 4;
 
+/// The position in KEYS, counted from 1, of the first key of the first item. The marker comes before it.
+const FIRST_ITEM_KEY: usize = 2;
+
+/// The maximum number of arguments that a request shares with others.
+const SHARED_MAX: usize = 4;
+
 /// The longest time to live, in milliseconds: the server adds it to its clock, and the sum must not overflow.
 const MS_MAX: u128 = 1 << 52;
 
@@ -44,6 +50,12 @@ impl Keys {
         format!("{}{}:freed", self.prefix, resource.key())
     }
 
+    /// The channel to which every session with a waiter is subscribed. A script that releases leases first asks
+    /// for its number of subscribers, which is usually zero. The scripts build the same name.
+    pub(crate) fn waiters(&self) -> String {
+        format!("{}:waiters", self.marker())
+    }
+
     fn fence<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 4> {
         Joined(["{", &self.prefix, resource.key(), "}:fence"])
     }
@@ -70,8 +82,8 @@ pub(crate) struct Encoded {
     pub(crate) runs: Vec<usize>,
 }
 
-/// Encodes one script call for each run of similar requests, and for each run of requests that one script can
-/// serve in any order. An empty batch is encoded as TIME.
+/// Encodes one script call for each run of requests of one kind, and for each run of requests that one script
+/// can serve in any order. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     // The estimated size of the batch: an acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
@@ -79,28 +91,32 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     let mut command = RespCommand::with_capacity(room);
     for run in batch.requests.chunk_by(shares_a_call) {
         for items in run.chunks(items_a_call(&run[0])) {
-            let (first, script) = (&items[0], script_of(&items[0]));
-            let batch_script = script.batch().filter(|_| !items.iter().all(|item| is_like(first, item)));
-            command
-                .arg("EVALSHA")
-                .arg(scripts.name(batch_script.map_or(script, |(batch_script, _)| batch_script)));
-            let count: usize = items.iter().map(|item| script_of(item).keys_per_item()).sum();
-            command.arg(1 + count).arg(keys.marker());
+            let script = script_of(&items[0]);
+            let loaded = script.batch().map_or(script, |(batch_script, _)| batch_script);
+            command.arg("EVALSHA").arg(scripts.name(loaded));
+            let item_keys: usize = items.iter().map(|item| script_of(item).keys_per_item()).sum();
+            let queues = || items.iter().filter_map(queued_resource);
+            command.arg(1 + item_keys + queues().count()).arg(keys.marker());
             for item in items {
                 keys_of(&mut command, item, keys);
             }
+            for resource in queues() {
+                command.arg(keys.queue(resource));
+            }
             command.arg(batch.not_after.as_micros()).arg(&*batch.stamp);
-            if batch_script.is_some() {
-                let letters =
-                    items.iter().filter_map(|item| script_of(item).batch()).map(|(_, letter)| letter);
-                command.arg(letters.collect::<String>());
-            } else {
-                common_of(&mut command, first);
+            let shared = SharedArgs::of(items);
+            if loaded != script {
+                command.arg(&shared.letters);
+            }
+            if loaded == Script::Batch {
+                command.arg(FIRST_ITEM_KEY + item_keys);
             }
             for item in items {
                 args_of(&mut command, item);
-                if batch_script.is_some() {
-                    common_of(&mut command, item);
+            }
+            for args in shared.lists.iter().rev() {
+                for arg in &args[..loaded.shared_args()] {
+                    command.arg(*arg);
                 }
             }
             command.finish(&mut encoded.bytes);
@@ -130,22 +146,34 @@ fn shares_a_call(a: &Request, b: &Request) -> bool {
     a == b || (batch_script(a).is_some() && batch_script(a) == batch_script(b))
 }
 
-/// Returns whether one script serves both requests and their common arguments are equal: see [`common_of`].
-fn is_like(a: &Request, b: &Request) -> bool {
-    let common = match (a, b) {
-        (
-            Request::Acquire { ttl, propose, tolerance, keep, .. },
-            Request::Acquire { ttl: b_ttl, propose: b_propose, tolerance: b_tolerance, keep: b_keep, .. },
-        ) => (ttl, propose, tolerance, keep) == (b_ttl, b_propose, b_tolerance, b_keep),
-        (Request::Extend { ttl, keep, .. }, Request::Extend { ttl: b_ttl, keep: b_keep, .. }) => {
-            (ttl, keep) == (b_ttl, b_keep)
+/// The arguments that items of a batch share: each distinct list is sent once, after the arguments of the items.
+struct SharedArgs {
+    /// For each item, the letter of its script and the digit of its list.
+    letters: String,
+    lists: Vec<[u64; SHARED_MAX]>,
+}
+
+impl SharedArgs {
+    /// Returns the lists of `items`. Both fields are empty if no batch serves the items.
+    fn of(items: &[Request]) -> Self {
+        let mut shared = Self { letters: String::with_capacity(2 * items.len()), lists: Vec::new() };
+        for item in items {
+            let Some((_, letter)) = script_of(item).batch() else { break };
+            shared.letters.push(letter);
+            let digit = shared_of(item).map_or(0, |list| shared.digit(list));
+            shared.letters.push(char::from(b'0' + digit));
         }
-        (Request::Complete { retention: a, .. }, Request::Complete { retention: b, .. })
-        | (Request::Count { keep: a, .. }, Request::Count { keep: b, .. }) => a == b,
-        _ => true,
-    };
-    let script = script_of(a);
-    script == script_of(b) && (common || !script.has_common_args())
+        shared
+    }
+
+    /// Returns the number of this list, which is less than [`ITEMS_A_CALL`].
+    fn digit(&mut self, list: [u64; SHARED_MAX]) -> u8 {
+        let at = self.lists.iter().position(|other| *other == list).unwrap_or_else(|| {
+            self.lists.push(list);
+            self.lists.len() - 1
+        });
+        u8::try_from(at).unwrap_or_default()
+    }
 }
 
 /// Returns the text by which the scripts compare a record: equal records have equal text.
@@ -212,10 +240,10 @@ fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
         | Request::Reserve { resource, .. } => {
             command.arg(keys.lock(resource));
         }
-        Request::Acquire { resource, .. } | Request::Extend { resource, .. } => {
-            command.arg(keys.lock(resource)).arg(keys.fence(resource)).arg(keys.queue(resource));
-        }
-        Request::Raise { resource, .. } | Request::Inspect { resource } => {
+        Request::Acquire { resource, .. }
+        | Request::Extend { resource, .. }
+        | Request::Raise { resource, .. }
+        | Request::Inspect { resource } => {
             command.arg(keys.lock(resource)).arg(keys.fence(resource));
         }
         Request::Share { resource, .. } | Request::ExtendShare { resource, .. } => {
@@ -243,20 +271,33 @@ fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
     }
 }
 
-/// Adds the arguments that are sent once for all items of a call.
-fn common_of(command: &mut RespCommand, request: &Request) {
+/// Returns the resource whose queue the request reads, in a batch.
+fn queued_resource(request: &Request) -> Option<&Resource> {
     match request {
-        _ if request.is_invalid() => {}
+        Request::Acquire { resource, .. } | Request::Extend { resource, .. } if !resource.is_claim() => {
+            Some(resource)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the arguments of a batched request that it probably has in common with others. The unused last ones
+/// are zero.
+fn shared_of(request: &Request) -> Option<[u64; SHARED_MAX]> {
+    match request {
         Request::Acquire { resource, ttl, propose, tolerance, keep, .. } if resource.is_claim() => {
-            command.arg(millis(*ttl)).arg(propose.get()).arg(tolerance.as_micros()).arg(millis(*keep));
+            Some([millis(*ttl), propose.get(), micros(*tolerance), millis(*keep)])
         }
-        Request::Extend { resource, ttl, keep, .. } if resource.is_claim() => {
-            command.arg(millis(*ttl)).arg(millis(*keep));
+        Request::Acquire { ttl, tolerance, keep, .. } => {
+            Some([millis(*ttl), millis(*keep), micros(*tolerance), 0])
         }
+        Request::Extend { ttl, keep, .. } => Some([millis(*ttl), millis(*keep), 0, 0]),
+        Request::Raise { resource, keep, .. } if resource.is_claim() => Some([millis(*keep), 0, 0, 0]),
+        Request::Raise { keep, .. } => Some([0, millis(*keep), 0, 0]),
         Request::Complete { retention: keep, .. } | Request::Count { keep, .. } => {
-            command.arg(millis(*keep));
+            Some([millis(*keep), 0, 0, 0])
         }
-        _ => {}
+        _ => None,
     }
 }
 
@@ -266,18 +307,14 @@ fn args_of(command: &mut RespCommand, request: &Request) {
         Request::Acquire { resource, owner, .. } if resource.is_claim() => {
             command.arg(owner.as_str());
         }
-        Request::Extend { resource, owner, token, .. } if resource.is_claim() => {
+        Request::Acquire { owner, propose, ticket: None, .. } => {
+            command.arg(owner.as_str()).arg(propose.get());
+        }
+        Request::Acquire { owner, propose, ticket, .. } => {
+            command.arg(owner.as_str()).arg(format!("{}{}", propose.get(), ticket_text(ticket.as_ref())));
+        }
+        Request::Raise { owner, to: token, .. } | Request::Extend { owner, token, .. } => {
             command.arg(owner.as_str()).arg(token.get());
-        }
-        Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
-            command.arg(owner.as_str()).arg(millis(*ttl)).arg(propose.get());
-            command.arg(tolerance.as_micros()).arg(millis(*keep)).arg(ticket_text(ticket.as_ref()));
-        }
-        Request::Raise { owner, to, keep, .. } => {
-            command.arg(owner.as_str()).arg(to.get()).arg(millis(*keep));
-        }
-        Request::Extend { owner, ttl, token, keep, .. } => {
-            command.arg(owner.as_str()).arg(millis(*ttl)).arg(token.get()).arg(millis(*keep));
         }
         Request::Release { owner, .. } => {
             command.arg(owner.as_str());
@@ -346,6 +383,10 @@ fn ticket_text(ticket: Option<&Owner>) -> String {
 
 fn cursor(after: Option<&Cursor>) -> &str {
     after.map(Cursor::as_str).unwrap_or_default()
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns a time to live in milliseconds. It is rounded up, so that a key never expires before its lease,

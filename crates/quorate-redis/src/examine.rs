@@ -2,6 +2,7 @@ use crate::{
     RedisNode,
     address::Login,
     durability::{Durability, durability},
+    encode::Keys,
     fault, handshake, reply,
     wire::{Reader, Writer},
 };
@@ -72,9 +73,9 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// The commands that the user of a node must be allowed to run, in the notation of ACL rules: all commands of
-/// the handshake and of the scripts. The last [`PUSHES`] wake waiters, and are optional. `mget` is optional
-/// too: without it a batch of claims takes longer.
-pub const COMMANDS: [&str; 30] = [
+/// the handshake and of the scripts. The last [`PUSHES`] wake waiters, and are optional. `mget`,
+/// `exists` and `incrby` are optional too: without them locks and claims take longer.
+pub const COMMANDS: [&str; 32] = [
     "select",
     "client|setname",
     "info",
@@ -84,6 +85,8 @@ pub const COMMANDS: [&str; 30] = [
     "evalsha",
     "get",
     "mget",
+    "exists",
+    "incrby",
     "set",
     "del",
     "pexpire",
@@ -166,7 +169,7 @@ impl RedisNode {
         // If the user has no permission for ACL WHOAMI, take its name from the URL.
         found.user = found.user.or(login.user.clone());
         found.denied = connection.denied(self.keys().prefix(), login.database).await?;
-        found.denied_pushes = connection.denied_pushes(self.keys().prefix()).await?;
+        found.denied_pushes = connection.denied_pushes(self.keys()).await?;
         Ok(found)
     }
 
@@ -225,14 +228,17 @@ impl ExamConnection<'_> {
 
     /// Returns the commands for waking waiters that the user has no permission to run on a channel like Quorate's. It
     /// must be called last, because it switches the connection to another protocol.
-    async fn denied_pushes(&mut self, prefix: &str) -> Result<Vec<String>, Cause> {
-        let channel = format!("{prefix}{{doctor}}:freed");
+    async fn denied_pushes(&mut self, keys: &Keys) -> Result<Vec<String>, Cause> {
+        let channel = format!("{}{{doctor}}:freed", keys.prefix());
+        // A subscriber of this channel makes releases ask for the subscribers of their locks, and does no more.
+        let waiters = keys.waiters();
         let mut denied = Vec::new();
-        let resp: [Vec<&str>; PUSHES] = [
+        let resp = [
             vec!["publish", &channel, ""],
             vec!["pubsub", "numsub", &channel],
             vec!["hello", "3"],
             vec!["subscribe", &channel],
+            vec!["subscribe", &waiters],
             vec!["unsubscribe", &channel],
         ];
         for resp in resp {
@@ -261,6 +267,9 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["evalsha", "0000000000000000000000000000000000000000", "1", key],
         vec!["get", key],
         vec!["mget", key],
+        vec!["exists", key],
+        // An increment that is no number: the server refuses the command after it has checked permissions.
+        vec!["incrby", key, "x"],
         vec!["set", key, "1", "xx", "px", "1"],
         vec!["del", key],
         vec!["pexpire", key, "1"],

@@ -112,7 +112,7 @@ fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     for name in durability::SETTINGS {
         all.push((HandshakeStep::Setting(name), redis::cmd("CONFIG").arg("GET").arg(name).take()));
     }
-    for script in Script::ALL {
+    for script in Script::LOADED {
         all.push((HandshakeStep::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
     }
     // HELLO comes last, so that all replies before it use RESP2. A server that refuses HELLO cannot push.

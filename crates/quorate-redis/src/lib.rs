@@ -31,6 +31,9 @@
 //! * The ledger of a group is the hash `Pledger/GROUP`.
 //! * The node's marker is `Pnode`.
 //!
+//! A waiter for the lock `R` subscribes to the channel `PR:freed`. Every session with a waiter is also subscribed to
+//! `Pnode:waiters`: a server publishes releases only while that channel has a subscriber.
+//!
 //! # Streams
 //!
 //! [`streams`] reads a consumer group of a Redis stream for [`quorate::claim`]. It reads from the user's

@@ -54,7 +54,7 @@ pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
 
 /// Returns the text of every script, in the order in which [`Calls::new`] takes their names.
 pub fn sources() -> impl Iterator<Item = &'static str> {
-    Script::ALL.into_iter().map(Script::source)
+    Script::LOADED.into_iter().map(Script::source)
 }
 
 /// Encodes the script calls of a session.

@@ -13,14 +13,18 @@ const OWNER_MAX: usize = 1024;
 pub(crate) struct PubSub(Arc<Mutex<BTreeMap<String, Resource>>>);
 
 impl PubSub {
-    /// Adds a subscription, and returns whether it is new.
-    pub(crate) fn begin(&self, channel: &str, resource: Resource) -> bool {
-        self.channels().insert(channel.to_owned(), resource).is_none()
+    /// Adds a subscription. Returns `None` if it is not new.
+    pub(crate) fn begin(&self, channel: &str, resource: Resource) -> Option<SubscriptionChange> {
+        let mut channels = self.channels();
+        let first = channels.is_empty();
+        let new = channels.insert(channel.to_owned(), resource).is_none();
+        new.then(|| SubscriptionChange::of(first))
     }
 
-    /// Removes a subscription, and returns whether it existed.
-    pub(crate) fn end(&self, channel: &str) -> bool {
-        self.channels().remove(channel).is_some()
+    /// Removes a subscription. Returns `None` if it did not exist.
+    pub(crate) fn end(&self, channel: &str) -> Option<SubscriptionChange> {
+        let mut channels = self.channels();
+        channels.remove(channel).map(|_| SubscriptionChange::of(channels.is_empty()))
     }
 
     /// Parses a push on a subscribed channel. Any other push is ignored.
@@ -37,6 +41,21 @@ impl PubSub {
 
     fn channels(&self) -> MutexGuard<'_, BTreeMap<String, Resource>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A change of the subscriptions of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SubscriptionChange {
+    /// The first subscription began, or the last one ended.
+    FirstOrLast,
+    /// There are other subscriptions.
+    OneOfSeveral,
+}
+
+impl SubscriptionChange {
+    fn of(only: bool) -> Self {
+        if only { Self::FirstOrLast } else { Self::OneOfSeveral }
     }
 }
 
@@ -66,7 +85,10 @@ mod tests {
     fn only_pushes_of_subscribed_channels_are_parsed() {
         let pubsub = PubSub::default();
         let resource = Resource::lock("r").unwrap();
-        assert!(pubsub.begin("p:r:freed", resource.clone()) && !pubsub.begin("p:r:freed", resource.clone()));
+        assert_eq!(pubsub.begin("p:r:freed", resource.clone()), Some(SubscriptionChange::FirstOrLast));
+        assert_eq!(pubsub.begin("p:r:freed", resource.clone()), None, "it is not new");
+        assert_eq!(pubsub.begin("p:q:freed", resource.clone()), Some(SubscriptionChange::OneOfSeveral));
+        assert_eq!(pubsub.end("p:q:freed"), Some(SubscriptionChange::OneOfSeveral));
         let release = pubsub.parse_release(&PushKind::Message, &[s("p:r:freed"), s("3 w o:1")]);
         let freed = ReleasedLease { resource, owner: Owner::from_node("w o:1") };
         assert_eq!(release, Some(Push::Released { lease: freed, notified: 3 }));
@@ -91,7 +113,8 @@ mod tests {
         ] {
             assert_eq!(pubsub.parse_release(&kind, &data), None, "{kind:?} {data:?}");
         }
-        assert!(pubsub.end("p:r:freed") && !pubsub.end("p:r:freed"));
+        assert_eq!(pubsub.end("p:r:freed"), Some(SubscriptionChange::FirstOrLast));
+        assert_eq!(pubsub.end("p:r:freed"), None, "it has ended");
         assert_eq!(
             pubsub.parse_release(&PushKind::Message, &[s("p:r:freed"), s("3 w:1")]),
             None,

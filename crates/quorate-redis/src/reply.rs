@@ -121,6 +121,7 @@ fn item(value: &Value) -> Result<Reply, Cause> {
     let parts = match value {
         Value::Array(parts) => &**parts,
         Value::BulkString(_) => std::slice::from_ref(value),
+        Value::Int(count) => return count_granted(*count),
         other => return Err(unexpected(&format!("{} for the reply to a request", kind(other)))),
     };
     let Some((word, rest)) = parts.split_first() else {
@@ -141,6 +142,8 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("raised", []) => Ok(Reply::Raised),
         ("extended", []) => Ok(Reply::Extended),
         ("reserved", []) => Ok(Reply::Reserved),
+        ("freed", []) => Ok(Reply::Released(true)),
+        ("absent", []) => Ok(Reply::Released(false)),
         ("released", [was_present]) => Ok(Reply::Released(flag(was_present)?)),
         ("completed", []) => Ok(Reply::Completed),
         ("counted", []) => Ok(Reply::Counted),
@@ -154,6 +157,14 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("kept", []) => Ok(Reply::Kept),
         ("refused", rest) => Ok(Reply::Refused(refusal(rest)?)),
         (word, rest) => Err(unexpected(&format!("{:?} with {} parts", cut(word), rest.len()))),
+    }
+}
+
+/// Parses the shortest form of a grant, which is its count.
+fn count_granted(count: i64) -> Result<Reply, Cause> {
+    match u64::try_from(count) {
+        Ok(count) => Ok(Reply::Granted { counter: FencingToken::new(count), begun: None }),
+        Err(_) => Err(unexpected(&format!("{count} for a count"))),
     }
 }
 
@@ -358,10 +369,14 @@ mod tests {
     #[test]
     fn runs_are_read_in_order_and_the_last_time_counts() {
         let first = Value::Array(vec![s("7"), a(&["raised"]), a(&["refused", "stale"])]);
-        let second = Value::Array(vec![s("9"), a(&["released", "1"])]);
-        let reply = read(vec![first, second], &[2, 1]).unwrap();
+        let second =
+            Value::Array(vec![s("9"), a(&["released", "1"]), Value::Int(5), s("freed"), s("absent")]);
+        let reply = read(vec![first, second], &[2, 4]).unwrap();
         assert_eq!(reply.node_time, NodeTime::from_micros(9));
-        assert_eq!(reply.replies, [Reply::Raised, Reply::Refused(Refusal::Stale), Reply::Released(true)]);
+        let [raised, stale] = [Reply::Raised, Reply::Refused(Refusal::Stale)];
+        let granted = Reply::Granted { counter: FencingToken::new(5), begun: None };
+        let [freed, absent] = [true, false].map(Reply::Released);
+        assert_eq!(reply.replies, [raised, stale, freed.clone(), granted, freed, absent]);
         let time = read(vec![a(&["3", "000004"])], &[0]).unwrap();
         assert_eq!(time, BatchReply { node_time: NodeTime::from_micros(3_000_004), replies: vec![] });
     }
@@ -377,6 +392,8 @@ mod tests {
             "raised",
             "extended",
             "released",
+            "freed",
+            "absent",
             "completed",
             "counted",
             "attempts_reset",

@@ -1,13 +1,8 @@
 use std::sync::OnceLock;
 
-/// The scripts. Each serves one kind of request, except for the last three. The head of each file lists its
-/// KEYS and ARGV.
+/// The scripts. The head of each file lists its KEYS and ARGV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
-    Acquire,
-    Raise,
-    Extend,
-    Release,
     Share,
     ExtendShare,
     ReleaseShare,
@@ -15,8 +10,6 @@ pub(crate) enum Script {
     Queue,
     LeaveQueue,
     Inspect,
-    Complete,
-    Count,
     ResetAttempts,
     Seal,
     Write,
@@ -25,39 +18,41 @@ pub(crate) enum Script {
     Keep,
     Reserve,
     Mark,
-    ClaimAcquire,
-    ClaimRaise,
-    ClaimExtend,
-    ClaimRelease,
     ClaimInspect,
     /// Refuses requests that do not apply to their resource.
     Invalid,
-    /// Serves a mixture of the requests of [`Script::BATCHED`], in any order.
+    /// Serves the requests of [`Script::BATCHED`], in any order.
     Batch,
-    /// Serves a mixture of the requests of [`Script::BATCHED_CLAIMS`], in any order.
+    /// Serves the requests of [`Script::BATCHED_CLAIMS`], in any order.
     BatchClaims,
+    Acquire,
+    Release,
+    Extend,
+    Raise,
+    ClaimAcquire,
+    ClaimRelease,
+    ClaimExtend,
+    ClaimRaise,
+    Count,
+    Complete,
 }
 
-macro_rules! source {
-    ($file:literal) => {
-        concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $file, ".lua")))
-    };
-    ($before:literal, $file:literal) => {
-        concat!(
-            include_str!("scripts/prelude.lua"),
-            include_str!(concat!("scripts/", $before, ".lua")),
-            include_str!(concat!("scripts/", $file, ".lua"))
-        )
-    };
-}
+/// The text that precedes every script.
+const HEAD: &str = include_str!("scripts/head.lua");
+
+/// The functions that scripts have in common.
+const PRELUDE: &str = include_str!("scripts/prelude.lua");
+
+const READERS_AND_QUEUE: &str = include_str!("scripts/readers_and_queue.lua");
+
+const CLAIMS: &str = include_str!("scripts/claims.lua");
+
+/// The line of a batch script that is replaced by the scripts of its requests.
+const SCRIPTS_HERE: &str = "-- SCRIPTS\n";
 
 impl Script {
-    /// All scripts, in the order of their numbers.
-    pub(crate) const ALL: [Self; 29] = [
-        Self::Acquire,
-        Self::Raise,
-        Self::Extend,
-        Self::Release,
+    /// The scripts that a server loads, in the order of their numbers.
+    pub(crate) const LOADED: [Self; 19] = [
         Self::Share,
         Self::ExtendShare,
         Self::ReleaseShare,
@@ -65,8 +60,6 @@ impl Script {
         Self::Queue,
         Self::LeaveQueue,
         Self::Inspect,
-        Self::Complete,
-        Self::Count,
         Self::ResetAttempts,
         Self::Seal,
         Self::Write,
@@ -75,18 +68,15 @@ impl Script {
         Self::Keep,
         Self::Reserve,
         Self::Mark,
-        Self::ClaimAcquire,
-        Self::ClaimRaise,
-        Self::ClaimExtend,
-        Self::ClaimRelease,
         Self::ClaimInspect,
         Self::Invalid,
         Self::Batch,
         Self::BatchClaims,
     ];
 
-    /// The requests on locks that alternate in practice. A run of such requests is sent in one call, whatever their
-    /// order. Otherwise each request would need a call of its own when locks are acquired and released in turn.
+    /// The requests on locks that alternate in practice, in the order of their letters. A run of such requests is sent
+    /// in one call, whatever their order. Otherwise each request would need a call of its own when locks are acquired
+    /// and released in turn.
     pub(crate) const BATCHED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
     /// The requests on claims that are sent in one call, for the same reason as [`Script::BATCHED`].
@@ -100,7 +90,7 @@ impl Script {
     ];
 
     /// Returns the script that serves this script's requests together with others, if there is one, and the
-    /// letter that it uses for them.
+    /// letter that it uses for them. The server does not load the script itself, which is part of the other one.
     pub(crate) fn batch(self) -> Option<(Self, char)> {
         let letter = |scripts: &[Self]| {
             scripts.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
@@ -109,60 +99,83 @@ impl Script {
         locks.or_else(|| letter(&Self::BATCHED_CLAIMS).map(|letter| (Self::BatchClaims, letter)))
     }
 
-    /// Returns whether the arguments that all items of a call have in common are sent once. This is the case for
-    /// claims, which are sent by the thousand.
-    pub(crate) fn has_common_args(self) -> bool {
-        matches!(self, Self::ClaimAcquire | Self::ClaimExtend | Self::Complete | Self::Count)
+    /// Returns the number of arguments in each list that several items of a batch share.
+    pub(crate) fn shared_args(self) -> usize {
+        if self == Self::Batch { 3 } else { 4 }
     }
 
     /// Returns the text that the server runs.
     pub(crate) fn source(self) -> &'static str {
         static SOURCES: OnceLock<Vec<String>> = OnceLock::new();
-        let sources = SOURCES
-            .get_or_init(|| Self::ALL.iter().map(|script| without_unused_functions(script.text())).collect());
-        &sources[self as usize]
+        let sources = SOURCES.get_or_init(|| {
+            Self::LOADED.iter().map(|script| without_unused_functions(&script.text())).collect()
+        });
+        sources.get(self as usize).map(String::as_str).unwrap_or_default()
     }
 
     /// Returns the script's text with all the functions that it may need.
-    fn text(self) -> &'static str {
+    fn text(self) -> String {
         match self {
-            Self::Acquire => source!("readers_and_queue", "acquire"),
-            Self::Raise => source!("raise"),
-            Self::Extend => source!("readers_and_queue", "extend"),
-            Self::Release => source!("release"),
-            Self::Share => source!("readers_and_queue", "share"),
-            Self::ExtendShare => source!("readers_and_queue", "extend_share"),
-            Self::ReleaseShare => source!("readers_and_queue", "release_share"),
-            Self::Downgrade => source!("readers_and_queue", "downgrade"),
-            Self::Queue => source!("readers_and_queue", "queue"),
-            Self::LeaveQueue => source!("readers_and_queue", "leave_queue"),
-            Self::Inspect => source!("inspect"),
-            Self::Complete => source!("claims", "complete"),
-            Self::Count => source!("claims", "count"),
-            Self::ResetAttempts => source!("claims", "reset_attempts"),
-            Self::Seal => source!("seal"),
-            Self::Write => source!("write"),
-            Self::Prune => source!("prune"),
-            Self::Read => source!("read"),
-            Self::Keep => source!("keep"),
-            Self::Reserve => source!("reserve"),
-            Self::Mark => source!("mark"),
-            Self::ClaimAcquire => source!("claims", "claim_acquire"),
-            Self::ClaimRaise => source!("claims", "claim_raise"),
-            Self::ClaimExtend => source!("claims", "claim_extend"),
-            Self::ClaimRelease => source!("claims", "claim_release"),
-            Self::ClaimInspect => source!("claims", "claim_inspect"),
-            Self::Invalid => source!("invalid"),
-            Self::Batch => lock_batch(),
-            Self::BatchClaims => claim_batch(),
+            Self::Batch => batch(self.file(), READERS_AND_QUEUE, &Self::BATCHED),
+            Self::BatchClaims => batch(self.file(), CLAIMS, &Self::BATCHED_CLAIMS),
+            _ => [HEAD, PRELUDE, self.functions(), self.file()].concat(),
         }
     }
 
-    /// Returns the number of keys of an item.
+    /// Returns the functions that this script may need in addition to the common ones.
+    fn functions(self) -> &'static str {
+        match self {
+            Self::Share
+            | Self::ExtendShare
+            | Self::ReleaseShare
+            | Self::Downgrade
+            | Self::Queue
+            | Self::LeaveQueue => READERS_AND_QUEUE,
+            Self::ResetAttempts | Self::ClaimInspect => CLAIMS,
+            _ => "",
+        }
+    }
+
+    /// Returns the script's own file.
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Share => include_str!("scripts/share.lua"),
+            Self::ExtendShare => include_str!("scripts/extend_share.lua"),
+            Self::ReleaseShare => include_str!("scripts/release_share.lua"),
+            Self::Downgrade => include_str!("scripts/downgrade.lua"),
+            Self::Queue => include_str!("scripts/queue.lua"),
+            Self::LeaveQueue => include_str!("scripts/leave_queue.lua"),
+            Self::Inspect => include_str!("scripts/inspect.lua"),
+            Self::ResetAttempts => include_str!("scripts/reset_attempts.lua"),
+            Self::Seal => include_str!("scripts/seal.lua"),
+            Self::Write => include_str!("scripts/write.lua"),
+            Self::Prune => include_str!("scripts/prune.lua"),
+            Self::Read => include_str!("scripts/read.lua"),
+            Self::Keep => include_str!("scripts/keep.lua"),
+            Self::Reserve => include_str!("scripts/reserve.lua"),
+            Self::Mark => include_str!("scripts/mark.lua"),
+            Self::ClaimInspect => include_str!("scripts/claim_inspect.lua"),
+            Self::Invalid => include_str!("scripts/invalid.lua"),
+            Self::Batch => include_str!("scripts/lock_batch.lua"),
+            Self::BatchClaims => include_str!("scripts/claim_batch.lua"),
+            Self::Acquire => include_str!("scripts/acquire.lua"),
+            Self::Release => include_str!("scripts/release.lua"),
+            Self::Extend => include_str!("scripts/extend.lua"),
+            Self::Raise => include_str!("scripts/raise.lua"),
+            Self::ClaimAcquire => include_str!("scripts/claim_acquire.lua"),
+            Self::ClaimRelease => include_str!("scripts/claim_release.lua"),
+            Self::ClaimExtend => include_str!("scripts/claim_extend.lua"),
+            Self::ClaimRaise => include_str!("scripts/claim_raise.lua"),
+            Self::Count => include_str!("scripts/count.lua"),
+            Self::Complete => include_str!("scripts/complete.lua"),
+        }
+    }
+
+    /// Returns the number of keys of an item. A batch has the queues of its items in addition.
     pub(crate) fn keys_per_item(self) -> usize {
         match self {
-            Self::Acquire | Self::Extend | Self::Share | Self::ExtendShare | Self::Downgrade => 3,
-            Self::Raise | Self::ReleaseShare | Self::Inspect => 2,
+            Self::Share | Self::ExtendShare | Self::Downgrade => 3,
+            Self::Acquire | Self::Extend | Self::Raise | Self::ReleaseShare | Self::Inspect => 2,
             _ => 1,
         }
     }
@@ -188,35 +201,22 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|other| other == word)
 }
 
-fn lock_batch() -> &'static str {
-    static SOURCE: OnceLock<String> = OnceLock::new();
-    SOURCE.get_or_init(|| batch(include_str!("scripts/readers_and_queue.lua"), &Script::BATCHED))
-}
-
-fn claim_batch() -> &'static str {
-    static SOURCE: OnceLock<String> = OnceLock::new();
-    SOURCE.get_or_init(|| batch(include_str!("scripts/claims.lua"), &Script::BATCHED_CLAIMS))
-}
-
-/// Combines several scripts, which need `before`, into one. Each registers its function with `define` instead
-/// of calling `serve`.
-fn batch(before: &str, scripts: &[Script]) -> String {
-    const PRELUDE: &str = include_str!("scripts/prelude.lua");
-    let mut source = [PRELUDE, before, include_str!("scripts/batch.lua")].concat();
+/// Puts the scripts of a batch's requests, which need `functions`, into the text of the batch. Each registers its
+/// function with `define` instead of calling `serve`.
+fn batch(text: &str, functions: &str, scripts: &[Script]) -> String {
+    let mut definitions = [PRELUDE, functions, include_str!("scripts/batch.lua")].concat();
     for script in scripts {
-        let own = script.text().strip_prefix(PRELUDE).unwrap_or_default();
-        let own = own.strip_prefix(before).unwrap_or(own);
-        source.push_str(&own.replace("return serve(", "define("));
+        definitions.push_str(&script.file().replace("return serve(", "define("));
     }
-    source + "return serve_batch()\n"
+    [HEAD, &text.replace(SCRIPTS_HERE, &definitions)].concat()
 }
 
 /// The names under which a server has loaded the scripts.
 #[derive(Clone, Debug)]
-pub(crate) struct Loaded([String; Script::ALL.len()]);
+pub(crate) struct Loaded([String; Script::LOADED.len()]);
 
 impl Loaded {
-    /// Takes the replies of `SCRIPT LOAD` to each of [`Script::ALL`].
+    /// Takes the replies of `SCRIPT LOAD` to each of [`Script::LOADED`].
     pub(crate) fn new(names: Vec<String>) -> Option<Self> {
         names.try_into().ok().map(Self)
     }
@@ -233,16 +233,20 @@ mod tests {
 
     #[test]
     fn a_script_has_only_the_functions_that_it_uses() {
-        let release = Script::Release.source();
-        assert!(release.contains("local function call(") && release.contains("local function serve("));
+        let reserve = Script::Reserve.source();
+        assert!(reserve.contains("local function call(") && reserve.contains("local function serve("));
         for unused in ["check_term", "low_water", "counter"] {
-            assert!(!release.contains(unused), "{unused}");
+            assert!(!reserve.contains(unused), "{unused}");
         }
-        let acquire = Script::Acquire.source();
+        let locks = Script::Batch.source();
         for used in
             ["counter", "is_number", "less", "may_take", "held", "left_of", "check_deadline_and_marker"]
         {
-            assert!(acquire.contains(&format!("local function {used}(")), "{used}");
+            assert!(locks.contains(&format!("local function {used}(")), "{used}");
+        }
+        for script in Script::LOADED {
+            assert_eq!(Script::LOADED[script as usize], script, "the order of the numbers");
+            assert!(!script.source().contains(SCRIPTS_HERE), "{script:?}");
         }
         assert!(Script::Seal.source().contains("local function low_water("));
         let text = "local a = 1\n\n-- One.\nlocal function one()\nend\n\nlocal function two()\n  one()\nend\n\nreturn a";

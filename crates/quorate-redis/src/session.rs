@@ -3,7 +3,7 @@ use crate::{
     durability::{self, Durability, durability},
     encode::{Keys, encode},
     handshake::{self, Handshake},
-    pubsub::{PubSub, confirms},
+    pubsub::{PubSub, SubscriptionChange, confirms},
     reply,
     scripts::Loaded,
     wire::{Reader, Writer},
@@ -85,23 +85,39 @@ impl Session for RedisSession {
 
     fn listen(&mut self, listen: Listen) {
         let Some(pubsub) = &self.pubsub else { return };
-        let (channel, begun, changed) = match listen {
+        match listen {
             Listen::Begin(resource) => {
                 let channel = self.keys.freed(&resource);
-                let changed = pubsub.begin(&channel, resource);
-                (channel, true, changed)
+                let change = pubsub.begin(&channel, resource);
+                // A release that finds the waiters' channel without subscribers is not published. So this
+                // subscription begins before that to the resource's channel, and ends after it.
+                if change == Some(SubscriptionChange::FirstOrLast) {
+                    self.subscribe(true, self.keys.waiters());
+                }
+                if change.is_some() {
+                    self.subscribe(true, channel);
+                }
             }
             Listen::End(resource) => {
                 let channel = self.keys.freed(&resource);
-                let changed = pubsub.end(&channel);
-                (channel, false, changed)
+                let change = pubsub.end(&channel);
+                if change.is_some() {
+                    self.subscribe(false, channel);
+                }
+                if change == Some(SubscriptionChange::FirstOrLast) {
+                    self.subscribe(false, self.keys.waiters());
+                }
             }
-        };
-        if changed {
-            let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-            let bytes = redis::cmd(command).arg(&channel).get_packed_command();
-            let _ = self.jobs.send(Job { bytes, pending: PendingReply::Confirmation { begun, channel } });
         }
+    }
+}
+
+impl RedisSession {
+    /// Sends the command that begins or ends the subscription to `channel`.
+    fn subscribe(&self, begun: bool, channel: String) {
+        let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        let bytes = redis::cmd(command).arg(&channel).get_packed_command();
+        let _ = self.jobs.send(Job { bytes, pending: PendingReply::Confirmation { begun, channel } });
     }
 }
 

@@ -27,10 +27,14 @@ async fn soon<T>(quorum: &Quorum, work: impl Future<Output = T>) -> T {
 
 /// Waits until `count` connections are subscribed to `r` on every server.
 async fn subscribed(cluster: &RedisCluster, quorum: &Quorum, prefix: &str, count: usize) {
-    let channel = format!("{prefix}r:freed");
+    subscribed_to(cluster, quorum, &format!("{prefix}r:freed"), count).await;
+}
+
+/// Waits until `count` connections are subscribed to `channel` on every server.
+async fn subscribed_to(cluster: &RedisCluster, quorum: &Quorum, channel: &str, count: usize) {
     let all = || {
         cluster.iter().all(|server| {
-            let reply = server.command(&["PUBSUB", "NUMSUB", &channel]);
+            let reply = server.command(&["PUBSUB", "NUMSUB", channel]);
             reply.split_whitespace().last() == Some(&count.to_string())
         })
     };
@@ -54,6 +58,7 @@ async fn hand_over(cluster: &RedisCluster, a: &Quorum, b: &Quorum) -> Duration {
     };
     let releasing = async {
         subscribed(cluster, a, "quorate:", 1).await;
+        subscribed_to(cluster, a, "quorate:node:waiters", 1).await;
         let began = env.now();
         lease.release().await.unwrap();
         began
@@ -78,8 +83,9 @@ async fn a_release_wakes_a_waiter_long_before_it_polls() {
     }
     // Without a notification, each handover would take most of the time until the first poll.
     assert!(median(times.clone()) < FIRST_POLL / 3, "{times:?}");
-    // While no worker waits, there is no subscription.
+    // While no worker waits, there is no subscription, and a release asks for no more than that.
     subscribed(&cluster, &a, "quorate:", 0).await;
+    subscribed_to(&cluster, &a, "quorate:node:waiters", 0).await;
     a.close().await;
     b.close().await;
 }
@@ -143,7 +149,16 @@ async fn a_waiter_that_gives_up_is_unsubscribed() {
 async fn waiters_poll_if_notifications_are_not_permitted() {
     let least = RedisNode::least_acl("quorate:");
     let mut config = RedisConfig::new();
-    let denied = ["-hello", "-subscribe", "-unsubscribe", "-publish", "resetchannels"];
+    let denied = [
+        "-hello",
+        "-subscribe",
+        "-unsubscribe",
+        "-publish",
+        "-pubsub|numsub",
+        "resetchannels",
+        "resetchannels &quorate:*:freed",
+        "resetchannels &quorate:node:waiters",
+    ];
     for (number, less) in denied.iter().enumerate() {
         config = config.user(&format!("u{number}"), &format!("on >sesame {least} {less}"));
     }

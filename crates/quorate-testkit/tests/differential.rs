@@ -24,6 +24,9 @@ use std::{
     time::Duration,
 };
 
+/// A user who may not run MGET.
+const WITHOUT_MGET: &str = "long";
+
 /// The number of histories in every run.
 const CASES: u32 = 250;
 
@@ -117,23 +120,30 @@ fn runtime() -> tokio::runtime::Runtime {
 struct Nodes {
     runtime: tokio::runtime::Runtime,
     server: Arc<Mutex<RedisServer>>,
+    /// A server on which the workers' user may not run MGET, so that the scripts serve every request the long way.
+    without_mget: Arc<Mutex<RedisServer>>,
 }
 
 impl Nodes {
     fn new() -> Self {
         // The kernel keeps the writes of a killed process, so the server need not wait for the disk.
-        let server = RedisConfig::new().append_only().line("appendfsync no").start().unwrap();
-        Self { runtime: runtime(), server: Arc::new(Mutex::new(server)) }
+        let config = || RedisConfig::new().append_only().line("appendfsync no");
+        let server = |config: RedisConfig| Arc::new(Mutex::new(config.start().unwrap()));
+        let without_mget = config().user(WITHOUT_MGET, "on >sesame ~* &* +@all -mget");
+        Self { runtime: runtime(), server: server(config()), without_mget: server(without_mget) }
     }
 
-    /// Returns the first difference between the three kinds of nodes when they run `steps`.
+    /// Returns the first difference between the nodes when they run `steps`.
     fn differ(&self, steps: &[Step]) -> Option<String> {
         let home = scratch();
-        let mut redis = RedisKind(Arc::clone(&self.server));
+        let mut redis = RedisKind { server: Arc::clone(&self.server), user: None };
+        let mut long = RedisKind { server: Arc::clone(&self.without_mget), user: Some(WITHOUT_MGET) };
         redis.flush();
-        let mut targets =
-            (Target::new(MemoryKind::new()), Target::new(FileKind::new(home.path())), Target::new(redis));
-        let table: &mut [&mut dyn DynTarget] = &mut [&mut targets.0, &mut targets.1, &mut targets.2];
+        long.flush();
+        let mut nodes = (Target::new(MemoryKind::new()), Target::new(FileKind::new(home.path())));
+        let mut servers = (Target::new(redis), Target::new(long));
+        let table: &mut [&mut dyn DynTarget] =
+            &mut [&mut nodes.0, &mut nodes.1, &mut servers.0, &mut servers.1];
         self.runtime.block_on(compare(steps, table)).err().map(|difference| difference.to_string())
     }
 }
@@ -148,11 +158,15 @@ fn scratch() -> tempfile::TempDir {
 
 /// A server whose data outlives its process. To let time pass, the test moves the expiry times of its keys.
 /// Its clock does not change.
-struct RedisKind(Arc<Mutex<RedisServer>>);
+struct RedisKind {
+    server: Arc<Mutex<RedisServer>>,
+    /// The user whose password is `sesame`, or the default user.
+    user: Option<&'static str>,
+}
 
 impl RedisKind {
     fn command(&self, args: &[&str]) {
-        let said = self.0.lock().unwrap().command(args);
+        let said = self.server.lock().unwrap().command(args);
         assert!(!said.starts_with("(error)"), "{args:?}: {said}");
     }
 }
@@ -161,11 +175,16 @@ impl Kind for RedisKind {
     type Node = RedisNode;
 
     fn name(&self) -> &'static str {
-        "RedisNode"
+        self.user.map_or("RedisNode", |_| "RedisNode without MGET")
     }
 
     fn node(&self) -> RedisNode {
-        RedisNode::parse(&self.0.lock().unwrap().url()).unwrap()
+        let server = self.server.lock().unwrap();
+        let url = match self.user {
+            Some(user) => format!("redis://{user}:sesame@127.0.0.1:{}", server.port()),
+            None => server.url(),
+        };
+        RedisNode::parse(&url).unwrap()
     }
 
     fn wall(&self) -> NodeTime {
@@ -207,7 +226,7 @@ impl Kind for RedisKind {
     }
 
     fn restart(&mut self) {
-        self.0.lock().unwrap().restart().unwrap();
+        self.server.lock().unwrap().restart().unwrap();
     }
 }
 

@@ -10,7 +10,7 @@ fn inspect(name: &str) -> Request {
 }
 
 fn encoded(requests: Vec<Request>) -> Encoded {
-    let names = Script::ALL.iter().map(|script| format!("{script:?}")).collect();
+    let names = Script::LOADED.iter().map(|script| format!("{script:?}")).collect();
     let batch = Batch { requests, not_after: NodeTime::from_micros(7), stamp: "stamp".into() };
     encode(&batch, &Keys::new("p:"), &Loaded::new(names).unwrap())
 }
@@ -28,7 +28,7 @@ fn similar_requests_in_a_row_share_a_call_in_order() {
     let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
     assert_eq!(all.runs, [2, 1, 1]);
     let text = String::from_utf8(all.bytes).unwrap();
-    let positions: Vec<_> = ["Release", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
+    let positions: Vec<_> = ["Batch", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
     assert!(positions.is_sorted() && positions[0].is_some(), "{text}");
 }
 
@@ -53,8 +53,12 @@ fn alternating_requests_share_a_call_and_each_item_has_a_letter() {
     ]);
     assert_eq!(all.runs, [3, 2, 1, 1], "claims have other keys and scripts");
     let text = String::from_utf8(all.bytes).unwrap();
-    assert!(text.contains("$5\r\nBatch\r\n$1\r\n5\r\n") && text.contains("stamp\r\n$3\r\nbdb\r\n"), "{text}");
-    assert!(text.contains("BatchClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$2\r\ndb\r\n"), "{text}");
+    let letters = "stamp\r\n$6\r\nb0d0b0\r\n$1\r\n6\r\n";
+    assert!(text.contains("$5\r\nBatch\r\n$1\r\n5\r\n") && text.contains(letters), "{text}");
+    assert!(
+        text.contains("BatchClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$4\r\nd0b0\r\n"),
+        "{text}"
+    );
     for (batch, scripts) in [
         (Script::Batch, Script::BATCHED.as_slice()),
         (Script::BatchClaims, Script::BATCHED_CLAIMS.as_slice()),
@@ -63,6 +67,26 @@ fn alternating_requests_share_a_call_and_each_item_has_a_letter() {
         assert_eq!(source.matches("\ndefine(").count(), scripts.len(), "each script is registered");
         assert!(!source.contains("return serve("), "no script calls serve itself");
     }
+}
+
+#[test]
+fn equal_arguments_are_sent_once_for_all_items_of_a_call() {
+    let extend = |name: &str, seconds: u64| Request::Extend {
+        resource: Resource::lock(name).unwrap(),
+        owner: Owner::sign("w", 1, 2),
+        ttl: Duration::from_secs(seconds),
+        token: FencingToken::new(7),
+        keep: Duration::from_secs(77),
+    };
+    let text = |requests| String::from_utf8(encoded(requests).bytes).unwrap();
+    let one = text(vec![extend("a", 5), release("b"), extend("c", 6), extend("d", 5)]);
+    // The queues follow the other keys, and the second list of arguments precedes the first.
+    assert!(one.contains("$8\r\nc0b0c1c0\r\n$1\r\n9\r\n"), "{one}");
+    assert!(one.ends_with(
+        "$1\r\n7\r\n$4\r\n6000\r\n$5\r\n77000\r\n$1\r\n0\r\n$4\r\n5000\r\n$5\r\n77000\r\n$1\r\n0\r\n"
+    ));
+    let most = text((0..64).map(|number| extend(&number.to_string(), number)).collect());
+    assert!(most.contains("c0c1c2") && most.contains("cmcnco\r\n"), "each item has its own: {most}");
 }
 
 #[test]
@@ -140,17 +164,15 @@ fn all_requests() -> Vec<Request> {
 }
 
 /// Checks that the parameters that each script declares are those that the encoder sends to it: `serve(sets, votes,
-/// KEYS, ARGS, …, COMMON)`.
+/// KEYS, ARGS, …)`.
 #[test]
 fn every_script_declares_the_keys_and_arguments_that_it_receives() {
     let mut seen = Vec::new();
     for request in all_requests() {
         let script = script_of(&request);
         seen.push(script);
-        let call = script.source().rsplit("return serve(").next().unwrap();
+        let call = script.file().rsplit("return serve(").next().unwrap();
         let mut taken = call.split(", ").skip(2);
-        let common = call.rsplit_once("end").unwrap().1.trim_start_matches(", ");
-        let common: usize = common.trim_end().trim_end_matches(')').parse().unwrap_or_default();
         let resp = |of: &dyn Fn(&mut RespCommand)| {
             let (mut resp, mut bytes) = (RespCommand::with_capacity(64), Vec::new());
             of(&mut resp);
@@ -161,9 +183,19 @@ fn every_script_declares_the_keys_and_arguments_that_it_receives() {
         let keys = resp(&|command| keys_of(command, &request, &Keys::new("")));
         assert_eq!((keys, Ok(keys)), (script.keys_per_item(), taken.next().unwrap().parse()), "{script:?}");
         assert_eq!(taken.next().unwrap().parse(), Ok(resp(&|to| args_of(to, &request))), "{script:?}");
-        assert_eq!(common, resp(&|to| common_of(to, &request)), "{script:?}");
+        let reads_queue = call.contains("KEYS[q]");
+        assert_eq!(queued_resource(&request).is_some(), reads_queue, "{script:?}");
+        // A release has no shared arguments, and the others use as many as they have.
+        let shared = script.batch().and_then(|_| shared_of(&request)).unwrap_or_default();
+        let shared = shared.iter().filter(|arg| **arg != 0).count();
+        let used = (0..SHARED_MAX).filter(|at| {
+            let name = if *at == 0 { "ARGV[s]".to_owned() } else { format!("ARGV[s + {at}]") };
+            script.file().contains(&name)
+        });
+        assert_eq!(used.count(), shared, "{script:?}");
     }
+    let batched = [Script::BATCHED.as_slice(), Script::BATCHED_CLAIMS.as_slice()].concat();
     let served = |script: &Script| !matches!(script, Script::Batch | Script::BatchClaims);
-    let missing = Script::ALL.into_iter().filter(served).find(|script| !seen.contains(script));
-    assert_eq!(missing, None, "every script has a request");
+    let mut all = Script::LOADED.into_iter().filter(served).chain(batched);
+    assert_eq!(all.find(|script| !seen.contains(script)), None, "every script has a request");
 }

@@ -1,26 +1,27 @@
 -- Sets the owner if the resource is free, or reserved for the owner's worker, and no other waiter comes
 -- first. Increments the counter.
--- KEYS  lock, counter, queue
--- ARGV  owner, ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs),
---       retention of the counter (ms), = and a ticket or nothing
-return serve(true, true, 3, 6, function(k, a)
+-- KEYS  lock, counter; queue
+-- ARGV  owner, initial value of a missing counter (µs) followed by = and a ticket or by nothing
+-- SHARED  ttl (ms), retention of the counter (ms), largest distance of the initial value from this clock (µs)
+return serve(true, true, 2, 2, function(k, a, s, q)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local holder = call('GET', lock)
   if holder and not may_take(ARGV[a], holder) then
     return held(holder, lock)
   end
+  local initial, ticket = string.match(ARGV[a + 1], '^(%d+)(.*)$')
   -- The worker that the reservation names goes before the queue.
   if not holder then
-    local first = blocked_by_queue(KEYS[k + 2], ARGV[a + 5])
+    local first = blocked_by_queue(KEYS[q], ticket)
     if first then
       return first
     end
   end
   local last = counter(fence)
   if not last then
-    last = ARGV[a + 2]
+    last = initial
     local apart = math.abs(now - tonumber(last))
-    if apart > tonumber(ARGV[a + 3]) then
+    if apart > tonumber(ARGV[s + 2]) then
       refuse('clock', decimal(apart))
     end
   end
@@ -30,7 +31,7 @@ return serve(true, true, 3, 6, function(k, a)
   local count = decimal(tonumber(last) + 1)
   -- The counter is written first: a node that fails between the two writes has counted a grant that no worker
   -- received.
-  call('SET', fence, count, 'PX', ARGV[a + 4])
-  call('SET', lock, ARGV[a], 'PX', ARGV[a + 1])
+  call('SET', fence, count, 'PX', ARGV[s + 1])
+  call('SET', lock, ARGV[a], 'PX', ARGV[s])
   return { 'granted', count }
 end)

@@ -1,7 +1,7 @@
 -- Extends the claim from now, and never shortens it. Sets the owner again if the claim is free.
 -- KEYS  the claim
 -- ARGV  owner, token
--- COMMON  ttl (ms), retention of the counter (ms)
+-- SHARED  ttl (ms), retention of the counter (ms)
 return serve(true, true, 1, 2, function(k, a, s)
   local kind, owner, held, count, _, attempts, counted, payload = claim_at(KEYS[k])
   if kind == 'd' then
@@ -17,4 +17,4 @@ return serve(true, true, 1, 2, function(k, a, s)
   local set = kind and put_over or put
   set(KEYS[k], ARGV[a], held, count, now_ms + ARGV[s + 1], attempts, counted, payload)
   return 'extended'
-end, 2)
+end)

@@ -1,7 +1,8 @@
 -- Sets the counter to the given count if the owner is the same and the counter is no larger.
 -- KEYS  the claim
--- ARGV  owner, the count, retention of the counter (ms)
-return serve(true, true, 1, 3, function(k, a)
+-- ARGV  owner, the count
+-- SHARED  retention of the counter (ms)
+return serve(true, true, 1, 2, function(k, a, s)
   local kind, owner, held, count, _, attempts, counted, payload = claim_at(KEYS[k])
   if kind ~= 'c' or owner ~= ARGV[a] then
     refuse('notowner')
@@ -10,6 +11,6 @@ return serve(true, true, 1, 3, function(k, a)
   if not count or less(ARGV[a + 1], count) then
     refuse('superseded')
   end
-  put_over(KEYS[k], owner, held, ARGV[a + 1], now_ms + ARGV[a + 2], attempts, counted, payload)
+  put_over(KEYS[k], owner, held, ARGV[a + 1], now_ms + ARGV[s], attempts, counted, payload)
   return 'raised'
 end)

@@ -5,9 +5,9 @@
 return serve(false, false, 1, 1, function(k, a)
   local kind, owner, _, count, kept, attempts, counted, payload = claim_at(KEYS[k])
   if kind ~= 'c' or owner ~= ARGV[a] then
-    return { 'released', '0' }
+    return 'absent'
   end
   put_over(KEYS[k], nil, nil, count, kept, attempts, counted, payload)
   notify(KEYS[k], owner)
-  return { 'released', '1' }
+  return 'freed'
 end)

@@ -46,11 +46,16 @@ local function value_at(key)
   return seen[key] or call('GET', key) or nil
 end
 
--- Stores `value` at `key` for `ttl` milliseconds. Without a value, deletes the key.
-local function set(key, value, ttl)
+-- Forgets the value that was read of `key`, which is written now.
+local function forget(key)
   if seen then
     seen[key] = nil
   end
+end
+
+-- Stores `value` at `key` for `ttl` milliseconds. Without a value, deletes the key.
+local function set(key, value, ttl)
+  forget(key)
   if value then
     call('SET', key, value, 'PX', ttl)
   else

@@ -2,7 +2,7 @@
 -- token.
 -- KEYS  the claim
 -- ARGV  owner, the done record
--- COMMON  retention of the record (ms)
+-- SHARED  retention of the record (ms)
 
 -- Returns the reply to an owner that no longer holds the claim; nil if its record is to be stored.
 local function former_holder_reply(key, value, done)
@@ -31,4 +31,4 @@ return serve(true, true, 1, 2, function(k, a, s)
     notify(key, owner)
   end
   return 'completed'
-end, 1)
+end)

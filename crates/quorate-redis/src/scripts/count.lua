@@ -2,7 +2,7 @@
 -- if exactly this many have been counted. If no attempt remains, the payload is removed too.
 -- KEYS  the claim
 -- ARGV  owner, attempts, the payload's fingerprint or nothing, + to count or - to reverse
--- COMMON  retention of the count (ms)
+-- SHARED  retention of the count (ms)
 return serve(true, true, 1, 4, function(k, a, s)
   local kind, owner, held, count, kept, stored, _, of = claim_at(KEYS[k])
   if kind ~= 'c' or owner ~= ARGV[a] then
@@ -24,4 +24,4 @@ return serve(true, true, 1, 4, function(k, a, s)
   end
   put(KEYS[k], owner, held, count, kept, attempts, now_ms + ARGV[s], payload)
   return 'counted'
-end, 1)
+end)

@@ -1,21 +1,22 @@
 -- Extends the lease from now, and never shortens it. Sets the owner again if the resource is free and its
 -- queue is empty.
--- KEYS  lock, counter, queue
--- ARGV  owner, ttl (ms), token, retention of the counter (ms)
-return serve(true, true, 3, 4, function(k, a)
+-- KEYS  lock, counter; queue
+-- ARGV  owner, token
+-- SHARED  ttl (ms), retention of the counter (ms)
+return serve(true, true, 2, 2, function(k, a, s, q)
   local lock, fence = KEYS[k], KEYS[k + 1]
-  local owner, ttl = ARGV[a], ARGV[a + 1]
+  local owner, ttl = ARGV[a], ARGV[s]
   local holder = call('GET', lock)
   if holder and holder ~= owner then
     return held(holder, lock)
   end
   if not holder then
-    local first = blocked_by_queue(KEYS[k + 2], '')
+    local first = blocked_by_queue(KEYS[q], '')
     if first then
       return first
     end
   end
-  count_to(fence, counter(fence), ARGV[a + 2], ARGV[a + 3])
+  count_to(fence, counter(fence), ARGV[a + 1], ARGV[s + 1])
   if not holder then
     call('SET', lock, owner, 'NX', 'PX', ttl)
   else

@@ -1,19 +1,10 @@
--- Precedes every script and defines the common functions. Each script ends by returning serve(...).
+-- Defines the common functions. A script that serves one kind of request ends by returning serve(...).
 --
--- Every script:
---   KEYS[1]  the node's marker; then each item's keys
---   ARGV[1]  not_after, microseconds; ARGV[2] the stamp of the votes; then the arguments that all items have in common
---            (COMMON, in the heads of the scripts), then each item's arguments
---   returns  { the node's time in microseconds, one array of strings for each item, or a string for an array of one }
---
--- Lua's numbers are doubles. Numbers therefore remain decimal strings unless they are added, and are compared
--- as strings. redis.pcall returns errors as tables; `call` turns them into the item's refusal, so that a key
--- of another type fails only its own item.
+-- redis.pcall returns errors as tables; `call` turns them into the item's refusal, so that a key of another
+-- type fails only its own item.
 
 -- Functions that a call uses many times: a local is found faster than a global.
 local pcall, type, tonumber, redis_pcall = pcall, type, tonumber, redis.pcall
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
 
 local function decimal(number)
   return string.format('%.0f', number)
@@ -83,25 +74,34 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
--- The released leases: the channels on which waiters are notified, and the former owners.
-local channels, owners = {}, {}
-
 -- Schedules the notification of the waiters for `lock` that `owner` released it.
 local function notify(lock, owner)
-  channels[#channels + 1] = lock .. ':freed'
+  released[#released + 1] = lock
   owners[#owners + 1] = owner
 end
 
--- Publishes the released leases with the number of subscribers. A failure, for instance without the
--- permission for PUBLISH, does not fail the release, because waiters also poll.
+-- Returns the number of sessions with waiters. Each of them is subscribed to the channel of all waiters. An
+-- error, for instance without the permission for PUBSUB NUMSUB, counts as one session.
+local function sessions_with_waiters()
+  return redis_pcall('PUBSUB', 'NUMSUB', KEYS[1] .. ':waiters')[2] or 1
+end
+
+-- Publishes the released leases, each on the channel of its own waiters, with the number of subscribers. A
+-- failure, for instance without the permission for PUBLISH, does not fail the release, because waiters also
+-- poll.
 local function publish_releases()
-  if #channels > 0 then
-    local listen = redis_pcall('PUBSUB', 'NUMSUB', unpack(channels))
-    for i = 1, #channels do
-      local subscribers = listen[2 * i] or 1
-      if subscribers > 0 then
-        redis_pcall('PUBLISH', channels[i], subscribers .. ' ' .. owners[i])
-      end
+  if #released == 0 or sessions_with_waiters() == 0 then
+    return
+  end
+  local channels = {}
+  for i = 1, #released do
+    channels[i] = released[i] .. ':freed'
+  end
+  local listen = redis_pcall('PUBSUB', 'NUMSUB', unpack(channels))
+  for i = 1, #channels do
+    local subscribers = listen[2 * i] or 1
+    if subscribers > 0 then
+      redis_pcall('PUBLISH', channels[i], subscribers .. ' ' .. owners[i])
     end
   end
 end
@@ -210,13 +210,12 @@ local function outcome(ok, reply)
   error(reply, 0)
 end
 
--- Calls item(k, a, s) for each item. KEYS[k] and ARGV[a] are the first of the item's, and ARGV[s] is the
--- first argument that all items have in common.
-local function serve(sets, votes, keys, args, item, common)
-  local out, s = { node_time() }, 3
+-- Calls item(k, a) for each item. KEYS[k] and ARGV[a] are the first of the item's.
+local function serve(sets, votes, keys, args, item)
+  local out = { node_time() }
   local refusal = outcome(pcall(check_deadline_and_marker, sets, votes))
   for i = 0, (#KEYS - 1) / keys - 1 do
-    out[i + 2] = refusal or outcome(pcall(item, 2 + i * keys, s + (common or 0) + i * args, s))
+    out[i + 2] = refusal or outcome(pcall(item, 2 + i * keys, 3 + i * args))
   end
   publish_releases()
   return out

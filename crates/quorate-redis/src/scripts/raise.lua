@@ -1,7 +1,8 @@
 -- Sets the counter to the given count if the owner is the same and the counter is no larger.
 -- KEYS  lock, counter
--- ARGV  owner, the count, retention of the counter (ms)
-return serve(true, true, 2, 3, function(k, a)
+-- ARGV  owner, the count
+-- SHARED  (unused), retention of the counter (ms)
+return serve(true, true, 2, 2, function(k, a, s)
   if call('GET', KEYS[k]) ~= ARGV[a] then
     refuse('notowner')
   end
@@ -10,6 +11,6 @@ return serve(true, true, 2, 3, function(k, a)
   if not last or less(ARGV[a + 1], last) then
     refuse('superseded')
   end
-  count_to(KEYS[k + 1], last, ARGV[a + 1], ARGV[a + 2])
+  count_to(KEYS[k + 1], last, ARGV[a + 1], ARGV[s + 1])
   return { 'raised' }
 end)

@@ -4,8 +4,8 @@
 -- ARGV  owner
 return serve(false, false, 1, 1, function(k, a)
   if call('GET', KEYS[k]) ~= ARGV[a] then
-    return { 'released', '0' }
+    return 'absent'
   end
   free(KEYS[k], ARGV[a])
-  return { 'released', '1' }
+  return 'freed'
 end)

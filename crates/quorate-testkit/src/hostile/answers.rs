@@ -132,11 +132,7 @@ const FALSE_RELEASES: u64 = 200;
 
 /// The scripts that serve one kind of request, in the order in which they are loaded: the number of keys of an item, and the
 /// reply to an item that succeeds.
-const SCRIPTS: [(usize, &str); 27] = [
-    (3, "granted"),
-    (2, "raised"),
-    (3, "extended"),
-    (1, "released"),
+const SCRIPTS: [(usize, &str); 17] = [
     (3, "shared"),
     (3, "extended"),
     (2, "released"),
@@ -144,8 +140,6 @@ const SCRIPTS: [(usize, &str); 27] = [
     (1, "queued"),
     (1, "released"),
     (2, "state"),
-    (1, "completed"),
-    (1, "counted"),
     (1, "attempts_reset"),
     (1, "ledger"),
     (1, "written"),
@@ -154,20 +148,20 @@ const SCRIPTS: [(usize, &str); 27] = [
     (1, "kept"),
     (1, "reserved"),
     (1, "marked"),
-    // The same list for claims: acquire, raise, extend, release, inspect.
-    (1, "granted"),
-    (1, "raised"),
-    (1, "extended"),
-    (1, "released"),
     (1, "state"),
     // The script for requests that are not valid for their resource.
     (1, "refused"),
 ];
 /// The script that sets the marker.
-const MARK: usize = 20;
-/// The scripts that are loaded after [`SCRIPTS`]: one for locks and one for claims. Each entry lists the scripts whose
-/// items it serves, in the order of their letters.
-const BATCHES: [&[usize]; 2] = [&[0, 3, 2, 1], &[21, 24, 23, 22, 12, 11]];
+const MARK: usize = 14;
+/// The scripts that are loaded after [`SCRIPTS`]: one for locks and one for claims. Each entry lists the replies to the
+/// items that it serves, in the order of their letters.
+const BATCHES: [&[&str]; 2] = [
+    &["count", "freed", "extended", "raised"],
+    &["granted", "freed", "extended", "raised", "counted", "completed"],
+];
+/// The replies that a server gives under [`Hostility::OtherAnswer`].
+const OTHER_ANSWERS: [&str; 5] = ["granted", "count", "raised", "extended", "released"];
 
 impl Conversation {
     pub(super) fn new(hostility: Hostility, port: u16, connection: u64, marker: Option<Vec<u8>>) -> Self {
@@ -286,14 +280,14 @@ impl Conversation {
         let number = |at: usize| -> usize {
             command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
         };
-        let scripts = if let Some((keys, _)) = SCRIPTS.get(number(1)) {
-            vec![number(1); number(2).saturating_sub(1) / keys]
+        let replies = if let Some((keys, reply)) = SCRIPTS.get(number(1)) {
+            vec![*reply; number(2).saturating_sub(1) / keys]
         } else if let Some(served) = number(1).checked_sub(SCRIPTS.len()).and_then(|at| BATCHES.get(at)) {
-            // After the keys, `not_after` and the stamp, one letter follows for each item.
+            // After the keys, `not_after` and the stamp, a letter and a digit follow for each item.
             let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
             letters
-                .iter()
-                .map(|letter| served[usize::from(letter.wrapping_sub(b'a')) % served.len()])
+                .chunks(2)
+                .map(|item| served[usize::from(item[0].wrapping_sub(b'a')) % served.len()])
                 .collect()
         } else {
             return ServerReply::Say(b"-ERR the hostile server does not know this script\r\n".to_vec());
@@ -302,7 +296,7 @@ impl Conversation {
         if number(1) == MARK {
             self.marker = command.last().cloned();
         }
-        let reply = reply(hostility, &scripts, command.last().is_some_and(Vec::is_empty));
+        let reply = reply(hostility, &replies, command.last().is_some_and(Vec::is_empty));
         match hostility {
             Hostility::WrongTypes => {
                 ServerReply::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
@@ -354,11 +348,11 @@ fn next(hostility: Hostility, first: bool) -> Vec<u8> {
 
 /// Returns a script's reply with correct syntax and wrong content. `first` is true if the reply is to the request for
 /// the first page of a ledger.
-fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
-    let mut scripts = scripts.to_vec();
+fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8> {
+    let mut replies = replies.to_vec();
     match hostility {
-        Hostility::TooFew => drop(scripts.pop()),
-        Hostility::TooMany => scripts.extend(scripts.last().copied()),
+        Hostility::TooFew => drop(replies.pop()),
+        Hostility::TooMany => replies.extend(replies.last().copied()),
         _ => {}
     }
     let now = SystemWorld.wall().as_micros();
@@ -374,15 +368,20 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
         Hostility::NegativeCounter => "-1".to_owned(),
         _ => SystemWorld.wall().as_micros().to_string(),
     };
-    let item = |script: usize| {
+    let item = |honest: &'static str| {
         // The marker is set as the client asks. A client that never gets a marker would not reach the other hostile
         // answers.
         let said = match hostility {
-            Hostility::OtherAnswer if script != MARK => SCRIPTS[(script + 1) % 4].1,
-            Hostility::Done if script != MARK => "done",
-            _ => SCRIPTS[script].1,
+            Hostility::OtherAnswer if honest != "marked" => {
+                let next = OTHER_ANSWERS.iter().position(|other| *other == honest).map_or(0, |at| at + 1);
+                OTHER_ANSWERS[next % OTHER_ANSWERS.len()]
+            }
+            Hostility::Done if honest != "marked" => "done",
+            _ => honest,
         };
         match said {
+            "count" => format!(":{counter}\r\n").into_bytes(),
+            "freed" | "raised" | "extended" => bulk(said),
             "granted" => array(&[bulk("granted"), bulk(&counter)]),
             "released" => array(&[bulk("released"), bulk("1")]),
             "queued" => array(&[bulk("queued"), bulk("0")]),
@@ -395,7 +394,7 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
         }
     };
     let mut parts = vec![bulk(&now)];
-    parts.extend(scripts.into_iter().map(item));
+    parts.extend(replies.into_iter().map(item));
     array(&parts)
 }
 

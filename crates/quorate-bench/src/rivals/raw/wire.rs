@@ -216,8 +216,8 @@ fn votes(reply: &[u8]) -> impl Iterator<Item = bool> {
         let end = reply_end(reply, at)?;
         let item = &reply[at..end];
         at = end;
-        let (granted, released) = (b"*2\r\n$7\r\ngranted\r\n", b"*2\r\n$8\r\nreleased\r\n$1\r\n1\r\n");
-        Some(item.starts_with(granted) || item.starts_with(released))
+        let granted = b"*2\r\n$7\r\ngranted\r\n";
+        Some(item.starts_with(b":") || item.starts_with(granted) || item.starts_with(b"$5\r\nfreed\r\n"))
     })
 }
 
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn the_end_of_a_reply_and_its_items_are_found() {
         let reply =
-            b"*3\r\n$2\r\n17\r\n*2\r\n$7\r\ngranted\r\n$1\r\n5\r\n*3\r\n$4\r\nheld\r\n$1\r\nx\r\n$1\r\n9\r\n";
+            b"*5\r\n$2\r\n17\r\n:5\r\n$5\r\nfreed\r\n*2\r\n$7\r\ngranted\r\n$1\r\n5\r\n*3\r\n$4\r\nheld\r\n$1\r\nx\r\n$1\r\n9\r\n";
         assert_eq!(reply_end(reply, 0), Some(reply.len()));
         for end in 0..reply.len() {
             assert_eq!(reply_end(&reply[..end], 0), None, "{end}");
         }
-        assert_eq!(votes(reply).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(votes(reply).collect::<Vec<_>>(), [true, true, true, false]);
         assert_eq!(reply_end(b"+OK\r\n:1\r\n", 5), Some(9));
         assert_eq!(reply_end(b"$-1\r\n", 0), Some(5));
     }

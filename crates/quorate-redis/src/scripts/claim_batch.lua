@@ -1,0 +1,146 @@
+-- Serves the requests on claims, in any order.
+--
+-- Most claims are new when they are acquired, and are held by the owner who counts attempts or completes them.
+-- Such an item is served here, with one command and without creating a function, and gets an integer or one word
+-- as its reply. Every other item is served by the script of its request, whose functions are created when the
+-- first such item needs them.
+--
+-- KEYS  each item's claim
+-- ARGV  after the stamp: for each item the letter of its script and the digit of its shared arguments, in one string;
+--       each item's arguments; then the shared arguments by digit, the highest first, four each
+
+-- Defines the scripts.
+local function define_scripts()
+-- SCRIPTS
+  return serve_item, publish_releases, forget
+end
+
+local run, byte, sub, match, format = redis.pcall, string.byte, string.sub, string.match, string.format
+local keys, args = KEYS, ARGV
+local letters, last, ms = args[3], #args, math.floor(now / 1000)
+local out = { clock[1] .. sub('00000' .. clock[2], -6) }
+
+-- The values of all keys before the first item, if an item counts an attempt or completes its claim, or that of
+-- the marker. A key of another type seems to be missing. `changed` has the claims that an earlier item may have
+-- changed.
+local reads = string.find(letters, '[ef]')
+local stored, changed = reads and run('MGET', unpack(keys)) or { run('GET', keys[1]) }, {}
+local may_set = stored[1] == args[2] and now <= tonumber(args[1])
+
+-- The values that all acquires with their shared arguments at `shared` have in common: the count of a new claim,
+-- false if none may begin; the beginning of the value, up to the owner; and the end of the key. The end of
+-- the records that completes with their shared arguments at `record_shared` store. The beginning of the value
+-- of a claim that is held, up to the owner; and of the value after a count, with the state and the arguments
+-- that it was made from. The functions of define_scripts.
+local shared, first, head, ends, record_shared, record_ends, live
+local count_state, count_shared, count_attempts, count_payload, count_head, count_ends
+local serve_item, publish_releases, forget
+
+local a = 4
+for i = 1, #letters, 2 do
+  local letter, digit = byte(letters, i, i + 1)
+  local k, s = (i + 3) / 2, last - 4 * (digit - 47) + 1
+  local key, owner, reply, arg_count = keys[k], args[a], nil, 1
+  if not may_set then
+    -- Its script refuses it, or releases the claim.
+  elseif letter == 97 then
+    -- An acquire. If the claim is not new, the command changes nothing, and the claim is usually held or done.
+    if shared ~= s then
+      local start, held, kept = tonumber(args[s + 1]), ms + args[s], ms + args[s + 3]
+      shared = s
+      first = math.abs(now - start) <= tonumber(args[s + 2]) and start < 9007199254740991 and start + 1
+      if first then
+        ends = format('%.0f', math.max(held, kept))
+        head = format('c:%.0f:%.0f:%.0f:0:0::', held, first, kept)
+      end
+    end
+    local set = first and run('SET', key, head .. owner, 'NX', 'PXAT', ends)
+    local value = not set and run('GET', key)
+    if set and set.ok then
+      reply = first
+    elseif type(value) == 'string' then
+      local held, count, kept, attempts, counted, payload, at =
+        match(value, '^c:(%d+):([1-9]%d*):(%d+):(%d+):(%d+):(%x*):()')
+      if not held then
+        local token = match(value, '^d:([1-9]%d*):%d+:%x*:%d*:')
+        reply = token and #token <= 16 and { 'done', value }
+      elseif #held <= 16 and #count <= 16 and #kept <= 16 and #attempts <= 10 and #counted <= 16 and #payload <= 64
+        and tonumber(held) >= ms then
+        reply = { 'held', sub(value, at), format('%.0f', held - ms) }
+      end
+    end
+  elseif letter >= 101 and not changed[key] then
+    -- A count or a complete. Claims that were acquired together have equal values up to the owner, which are parsed
+    -- once.
+    local value = stored[k] or ''
+    local before = #value - #owner
+    local state = before > 0 and sub(value, 1, before)
+    if state ~= live then
+      local held = state and match(state, '^c:(%d+):%d+:%d+:%d+:%d+:%x*:$')
+      if held and #held <= 16 and tonumber(held) >= ms then
+        live = state
+      end
+    end
+    local set
+    if state ~= live or sub(value, before + 1) ~= owner then
+      -- Another owner holds it, or none.
+    elseif letter == 102 then
+      if record_shared ~= s then
+        record_shared, record_ends = s, format('%.0f', ms + args[s])
+      end
+      set = run('SET', key, args[a + 1], 'PXAT', record_ends)
+      if set.ok then
+        released[#released + 1] = key
+        owners[#owners + 1] = owner
+        reply, arg_count = 'completed', 2
+      end
+    elseif args[a + 3] == '+' then
+      local attempts, payload = args[a + 1], args[a + 2]
+      if count_state ~= state or count_shared ~= s or count_attempts ~= attempts or count_payload ~= payload then
+        count_state, count_shared, count_attempts, count_payload, count_head = state, s, attempts, payload, nil
+        local held, count, kept, stored_attempts, counted, stored_payload =
+          match(state, '^c:(%d+):([1-9]%d*):(%d+):(%d+):(%d+):(%x*):$')
+        if count and #count <= 16 and #kept <= 16 and tonumber(kept) >= ms and #stored_attempts <= 10 and #counted <= 16
+          and #stored_payload <= 64 then
+          if tonumber(counted) < ms then
+            stored_attempts, stored_payload = '0', ''
+          end
+          if #stored_attempts < #attempts or #stored_attempts == #attempts and stored_attempts < attempts then
+            counted = ms + args[s]
+            count_ends = format('%.0f', math.max(held, kept, counted))
+            count_head = format('c:%.0f:%s:%.0f:%s:%.0f:%s:', held, count, kept, attempts, counted,
+              payload == '' and stored_payload or payload)
+          end
+        end
+      end
+      set = count_head and run('SET', key, count_head .. owner, 'PXAT', count_ends)
+      if set and set.ok then
+        reply, arg_count = 'counted', 4
+      end
+    end
+    if reply and forget then
+      forget(key)
+    end
+  end
+  if reads then
+    changed[key] = true
+  end
+  if not reply then
+    if not serve_item then
+      serve_item, publish_releases, forget = define_scripts()
+    end
+    local _
+    reply, _, arg_count = serve_item(letter, k, a, s)
+  end
+  out[#out + 1] = reply
+  a = a + arg_count
+end
+
+-- Most completed claims have no waiter.
+if #released > 0 and run('PUBSUB', 'NUMSUB', keys[1] .. ':waiters')[2] ~= 0 then
+  if not publish_releases then
+    serve_item, publish_releases = define_scripts()
+  end
+  publish_releases()
+end
+return out

@@ -1,0 +1,132 @@
+-- Serves the requests on locks that alternate in practice, in any order.
+--
+-- Most locks are free or held by the owner who names them, and have no queue. Such an item is served here, with
+-- the fewest commands and without creating a function, and gets an integer or one word as its reply. Every other
+-- item is served by the script of its request, whose functions are created when the first such item needs them.
+-- An item that this file cannot finish has changed nothing that its script would not change.
+--
+-- KEYS  each item's lock and, except for a release, its counter; then the queues of the acquires and extends, in
+--       their order
+-- ARGV  after the stamp: for each item the letter of its script and the digit of its shared arguments, in one string;
+--       the position of the first queue in KEYS; each item's arguments; then the shared arguments by digit, the highest
+--       first: ttl (ms), retention of the counter (ms), largest distance of a clock (µs)
+
+-- Defines the scripts.
+local function define_scripts()
+-- SCRIPTS
+  return serve_item, publish_releases
+end
+
+local run, byte, match, format, abs = redis.pcall, string.byte, string.match, string.format, math.abs
+local keys, args = KEYS, ARGV
+local letters, queues, last, ms = args[3], tonumber(args[4]), #args, math.floor(now / 1000)
+local out = { clock[1] .. string.sub('00000' .. clock[2], -6) }
+
+-- The values of the marker, the locks and the counters before the first item. A key of another type seems to be
+-- missing. `seen` has the locks that an earlier item may have changed.
+local stored, seen = run('MGET', unpack(keys, 1, queues - 1)), {}
+local readable = stored.err == nil
+local may_set = readable and stored[1] == args[2] and now <= tonumber(args[1])
+
+-- The number of queues that exist, once it is known; the shared arguments that `lock_end` and `counter_end`, in
+-- milliseconds of this server, belong to; the functions of define_scripts.
+local waiting, shared, lock_end, counter_end, serve_item, publish_releases
+
+local k, a, q = 2, 5, queues
+for i = 1, #letters, 2 do
+  local letter, digit = byte(letters, i, i + 1)
+  local lock, owner, s, reply = keys[k], args[a], last - 3 * (digit - 47) + 1, nil
+  if seen[lock] or not readable then
+    -- Its script reads the keys again.
+  elseif letter == 98 then
+    -- A release.
+    local holder = stored[k]
+    if holder == owner then
+      if run('DEL', lock) == 1 then
+        released[#released + 1] = lock
+        owners[#owners + 1] = owner
+        reply = 'freed'
+      end
+    elseif holder or run('GET', lock) == false then
+      reply = 'absent'
+    end
+  elseif may_set and letter ~= 100 then
+    local holder, count, fence = stored[k], stored[k + 1], keys[k + 1]
+    if shared ~= s then
+      shared, lock_end, counter_end = s, format('%.0f', ms + args[s]), format('%.0f', ms + args[s + 1])
+    end
+    if letter == 97 and holder then
+      -- An acquire of a lock that is held, and not by a reservation.
+      local left = string.sub(holder, -9) ~= ':reserved' and run('PTTL', lock)
+      if type(left) == 'number' then
+        reply = { 'held', holder, format('%.0f', left) }
+      end
+    elseif letter == 97 then
+      -- An acquire of a free lock.
+      waiting = waiting or run('EXISTS', unpack(keys, queues))
+      local first, granted = count and byte(count), nil
+      if waiting ~= 0 then
+        -- Another waiter may come first.
+      elseif not count then
+        local initial = tonumber(match(args[a + 1], '^%d+'))
+        if abs(now - initial) <= tonumber(args[s + 2]) and initial < 9007199254740991 then
+          local set = run('SET', fence, format('%.0f', initial + 1), 'NX', 'PXAT', counter_end)
+          granted = set and set.ok and initial + 1
+        end
+      elseif first and first >= 49 and first <= 57 and (#count < 16 or #count == 16 and count < '9007199254740991') then
+        -- INCRBY refuses every other value that is no count of Quorate's.
+        granted = run('INCRBY', fence, 1)
+      end
+      if type(granted) == 'number' then
+        local set = run('SET', lock, owner, 'NX', 'PXAT', lock_end)
+        if set and set.ok then
+          if count and run('PEXPIREAT', fence, counter_end) ~= 1 then
+            run('SET', fence, format('%.0f', granted), 'PXAT', counter_end)
+          end
+          reply = granted
+        elseif count then
+          -- The lock's key is of another type.
+          run('SET', fence, count, 'KEEPTTL')
+        else
+          run('DEL', fence)
+        end
+      end
+    elseif holder == owner and count then
+      -- An extend by the holder. The lease is extended only if it ends earlier.
+      local token = args[a + 1]
+      if #count <= 16 and match(count, '^[1-9]%d*$') and (#count > #token or #count == #token and count >= token)
+        and run('PEXPIREAT', fence, counter_end) == 1 then
+        local left = run('PTTL', lock)
+        if type(left) == 'number' and (left < 0 or left >= tonumber(args[s]) or run('PEXPIRE', lock, args[s]) == 1) then
+          reply = 'extended'
+        end
+      end
+    end
+  end
+  seen[lock] = true
+  if not reply then
+    if not serve_item then
+      serve_item, publish_releases = define_scripts()
+    end
+    reply = serve_item(letter, k, a, s, q)
+  end
+  out[#out + 1] = reply
+  -- A release has one key and one argument; each of the other requests has two, and a queue except for a raise.
+  if letter == 98 then
+    k, a = k + 1, a + 1
+  else
+    k, a = k + 2, a + 2
+    if letter ~= 100 then
+      q = q + 1
+    end
+  end
+end
+
+-- Most releases have no waiter.
+if #released > 0 and run('PUBSUB', 'NUMSUB', keys[1] .. ':waiters')[2] ~= 0 then
+  if not publish_releases then
+    serve_item, publish_releases = define_scripts()
+  end
+  publish_releases()
+end
+return out
