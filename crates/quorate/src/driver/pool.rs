@@ -73,7 +73,7 @@ impl NodePool {
         let registry = Arc::new(NodeRegistry::new(&names));
         let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config: config.clone() });
         let flush = CancellationToken::new();
-        let waiters = Arc::new(WaiterRegistry::new(majority(names.len())));
+        let waiters = Arc::new(WaiterRegistry::new(names.len()));
         let mut mailboxes = Vec::new();
         for (me, node) in nodes.into_iter().enumerate() {
             let (mailbox, messages) = mpsc::unbounded_channel();

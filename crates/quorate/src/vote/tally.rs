@@ -208,8 +208,13 @@ impl<D: RoundData> Tally<D> {
 
     /// Returns the holder if a majority names the same one.
     pub fn holder(&self) -> Option<&Owner> {
+        self.holder_on().map(|(owner, _)| owner)
+    }
+
+    /// Returns the holder if a majority names the same one, with the number of nodes that name it.
+    pub fn holder_on(&self) -> Option<(&Owner, usize)> {
         let named = |owner: &Owner| self.contended().filter(|(other, _)| *other == owner).count();
-        self.contended().map(|(owner, _)| owner).find(|owner| named(owner) >= self.majority())
+        self.contended().map(|(owner, _)| (owner, named(owner))).find(|(_, count)| *count >= self.majority())
     }
 
     /// Iterates over the outcome of each node, in the order of the list.

@@ -90,6 +90,7 @@ impl<'a> RetryBackoff<'a> {
             }
             return;
         };
+        waiting.refused_by(tally.holder_on());
         let until = env.now() + self.pause(tally);
         let until = deadline.map_or(until, |deadline| until.min(deadline));
         loop {
