@@ -83,6 +83,7 @@ mod read;
 mod release_request;
 mod renewer;
 mod signal;
+mod spread;
 mod state;
 mod transfer;
 mod wait;
@@ -98,7 +99,7 @@ pub use many::{Leases, Locks};
 pub use options::LeaseOptions;
 pub use read::ReadLease;
 
-pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
+pub(crate) use acquire::{AttemptResult, Contact, attempt_each_with, is_contended};
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;
 pub(crate) use inspect::{InspectTarget, inspect, inspect_each};
