@@ -30,8 +30,9 @@ const TIMEOUTS_MAX: u32 = 3;
 const RELEASES_MAX: usize = 100_000;
 /// The time between two probes of a quarantined node's marker: an operator may have ended the quarantine.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// The time between two probes of a node that was late, until it answers promptly again.
-const PROBE_LATE_EVERY: Duration = Duration::from_millis(100);
+/// The time between two probes of a node that was late, until it answers promptly again: at first, and after some
+/// doublings.
+const PROBE_LATE_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 /// The time between two handshakes with a refused node: an operator may have fixed it.
 const RECONNECT_EVERY: Duration = Duration::from_secs(10);
 /// The number of probes of an idle node in one `max_ttl`, so that a step of its clock is noticed.
@@ -82,8 +83,8 @@ pub(crate) struct Core {
     releases: VecDeque<PendingRequest>,
     /// When to probe a node whose vote is withheld.
     probe_at: Option<BootTime>,
-    /// When to probe a node that was late.
-    late_probe_at: Option<BootTime>,
+    /// When to probe a node that was late, and the time until the probe after that.
+    late_probe: Option<(BootTime, Duration)>,
     /// The resources for whose releases callers wait.
     listening: ListenSet,
     /// True until the first session can be used, or the first attempt to open one has failed. Requests wait until
@@ -140,7 +141,7 @@ impl Core {
             fence: BootTime::default(),
             releases: VecDeque::new(),
             probe_at: None,
-            late_probe_at: None,
+            late_probe: None,
             listening: ListenSet::default(),
             starting: true,
         }
@@ -295,7 +296,8 @@ impl Core {
             Connection::Down { retry_at, .. } => Some(self.opens_at(*retry_at)),
             Connection::Opening { until, .. } => Some(*until),
             Connection::Up => {
-                let probes = self.probe_at.into_iter().chain(self.late_probe_at).chain(self.idle_until());
+                let late_probe = self.late_probe.map(|(at, _)| at);
+                let probes = self.probe_at.into_iter().chain(late_probe).chain(self.idle_until());
                 self.node_trust.wake().into_iter().chain(probes).min()
             }
         };
@@ -320,7 +322,7 @@ impl Core {
 
     /// Ends the session. The registry keeps the node's state.
     fn disconnect(&mut self, now: BootTime, cause: Cause) {
-        (self.probe_at, self.late_probe_at) = (None, None);
+        (self.probe_at, self.late_probe) = (None, None);
         self.listening.disconnected();
         for batch in mem::take(&mut self.in_flight) {
             let sent = Some(batch.sent);

@@ -155,12 +155,12 @@ impl NodePool {
     }
 
     /// Returns the nodes in the order in which a round for `resource` asks them: the same for all workers, except that
-    /// nodes that do not vote, were late or are far slower than a majority come last.
+    /// nodes that do not vote or are late come last.
     pub(crate) fn order(&self, resource: &Resource) -> Vec<usize> {
-        let (latencies, patience) = (self.registry.latencies(), self.patience());
+        let latencies = self.registry.latencies();
         let mut order = order::rendezvous(resource.key(), &self.hashes);
         // The sort is stable.
-        order.sort_by_key(|&node| !latencies.is_prompt(node, patience));
+        order.sort_by_key(|&node| !latencies.is_prompt(node));
         order
     }
 
@@ -169,8 +169,7 @@ impl NodePool {
     pub(crate) fn spared(&self, resource: &Resource) -> Vec<usize> {
         let mut order = self.order(resource);
         let spared = order.split_off(self.majority());
-        let (latencies, patience) = (self.registry.latencies(), self.patience());
-        let prompt = order.iter().all(|&node| latencies.is_prompt(node, patience));
+        let prompt = order.iter().all(|&node| self.registry.latencies().is_prompt(node));
         if prompt { spared } else { Vec::new() }
     }
 

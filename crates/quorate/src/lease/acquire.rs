@@ -9,13 +9,14 @@ use crate::{
     env::BootTime,
     lease::{
         command::{Adoption, RenewerCommand},
+        contact::Contact,
         deadline::LeaseDeadline,
         handle::Lease,
         inner::QuorumInner,
         mode::Mode,
         params::LeaseParams,
     },
-    node::{FencingToken, Owner, Reply, Request, Resource, ResourceKind},
+    node::{FencingToken, Owner, Reply, Request, Resource},
     sabotage::Sabotage,
     vote::{
         Answer, NodeOutcome, ReplyTo, RoundData, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel,
@@ -45,34 +46,6 @@ impl<D: RoundData> AttemptResult<D> {
 const SPLITS_MAX: u32 = 8;
 /// The upper bound of the random pause before the first repetition. Before the n-th repetition it is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
-
-/// The nodes that a round asks at first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contact {
-    /// A majority, and the others only if they are needed. Only for locks, in a round for one of them.
-    MajorityFirst,
-    /// All nodes.
-    All,
-}
-
-impl Contact {
-    /// Returns the nodes that a round leaves out at first.
-    fn spared(self, inner: &QuorumInner, resources: &[Resource], params: &LeaseParams) -> Vec<usize> {
-        match resources {
-            // The last release of several readers must reach the waiters, and a majority of the nodes has to report it:
-            // readers ask all nodes.
-            [resource]
-                if self == Self::MajorityFirst
-                    && !inner.config().ask_all_nodes
-                    && params.mode == Mode::Exclusive
-                    && resource.kind() == ResourceKind::Lock =>
-            {
-                inner.pool().spared(resource)
-            }
-            _ => Vec::new(),
-        }
-    }
-}
 
 /// Attempts to acquire `resource` once, from the place in its queue that `ticket` identifies, if there is one.
 pub(crate) async fn attempt(

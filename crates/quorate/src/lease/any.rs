@@ -4,7 +4,8 @@ use crate::{
     config::SettingError,
     lease::{
         AcquireError, Lease, LeaseOptions, Locks, TryAcquire,
-        acquire::{AttemptResult, Contact, attempt_each, is_contended},
+        acquire::{AttemptResult, attempt_each, is_contended},
+        contact::Contact,
         inner::QuorumInner,
         inspect::inspect_each,
     },

@@ -3,7 +3,8 @@ use crate::{
     env::BootTime,
     lease::{
         AcquireError, Lease, LeaseOptions,
-        acquire::{AttemptResult, Contact, attempt, attempt_each, is_contended},
+        acquire::{AttemptResult, attempt, attempt_each, is_contended},
+        contact::Contact,
         inner::QuorumInner,
         mode::Mode,
         options::lease_options,

@@ -5,7 +5,8 @@ use crate::{
     env::BootTime,
     lease::{
         AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire,
-        acquire::{AttemptResult, Contact, attempt_each},
+        acquire::{AttemptResult, attempt_each},
+        contact::Contact,
         inner::QuorumInner,
         lock::outcome,
         options::lease_options,

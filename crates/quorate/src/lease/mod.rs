@@ -66,6 +66,7 @@
 mod acquire;
 mod any;
 mod command;
+mod contact;
 mod deadline;
 mod error;
 mod event;
@@ -99,7 +100,8 @@ pub use many::{Leases, Locks};
 pub use options::LeaseOptions;
 pub use read::ReadLease;
 
-pub(crate) use acquire::{AttemptResult, Contact, attempt_each_with, is_contended};
+pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
+pub(crate) use contact::Contact;
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;
 pub(crate) use inspect::{InspectTarget, inspect, inspect_each};

@@ -34,14 +34,23 @@ impl Latencies {
         Self((0..nodes).map(|_| NodeLatency::default()).collect())
     }
 
-    /// Takes the round trip of a reply. `most` bounds the patience with any node.
+    /// Takes the round trip of a reply. `most` bounds the patience with any node. A node that has become far slower than
+    /// a majority of the nodes counts as late.
     pub(crate) fn observe(&self, node: usize, took: Duration, most: Duration) {
         let entry = &self.0[node];
         entry.add(took);
-        let late = entry.late.load(Ordering::Relaxed);
-        if late > 0 {
-            let left = if took <= self.patience(most) { late - 1 } else { PROMPT_AGAIN };
-            entry.late.store(left, Ordering::Relaxed);
+        let patience = self.patience(most);
+        let missing = match entry.late.load(Ordering::Relaxed) {
+            0 if entry.high().is_some_and(|high| high > patience) => PROMPT_AGAIN,
+            0 => return,
+            late if took <= patience => late - 1,
+            _ => PROMPT_AGAIN,
+        };
+        entry.late.store(missing, Ordering::Relaxed);
+        if missing == 0 {
+            // What was measured while it was late says nothing about a prompt node.
+            entry.mean.store(0, Ordering::Relaxed);
+            entry.add(took);
         }
     }
 
@@ -58,6 +67,11 @@ impl Latencies {
         self.0[node].late.load(Ordering::Relaxed) > 0
     }
 
+    /// Returns whether the node is late, and its last reply was prompt.
+    pub(crate) fn is_recovering(&self, node: usize) -> bool {
+        (1..PROMPT_AGAIN).contains(&self.0[node].late.load(Ordering::Relaxed))
+    }
+
     /// Returns how long a round waits for the nodes that it asked first: twice the time within which a majority of the
     /// nodes answers nearly always, but at least [`PATIENCE_MIN`] and at most `most`.
     pub(crate) fn patience(&self, most: Duration) -> Duration {
@@ -69,12 +83,9 @@ impl Latencies {
         highs().filter(within).min().map_or(most, |time| (time * 2).max(PATIENCE_MIN)).min(most)
     }
 
-    /// Returns whether the node votes, was not late lately, and is not much slower than a majority of the nodes.
-    pub(crate) fn is_prompt(&self, node: usize, patience: Duration) -> bool {
-        let entry = &self.0[node];
-        entry.votes.load(Ordering::Relaxed)
-            && entry.late.load(Ordering::Relaxed) == 0
-            && entry.high().is_none_or(|high| high <= patience)
+    /// Returns whether the node votes, and is not late.
+    pub(crate) fn is_prompt(&self, node: usize) -> bool {
+        self.0[node].votes.load(Ordering::Relaxed) && !self.is_late(node)
     }
 }
 
@@ -124,7 +135,7 @@ mod tests {
         let two_far = measured([ms(2), ms(2), ms(2), ms(30), ms(30)]);
         let patience = two_far.patience(MOST);
         assert!(patience >= ms(4) && patience < ms(6), "{patience:?}");
-        assert!(two_far.is_prompt(2, patience) && !two_far.is_prompt(3, patience), "the far nodes come last");
+        assert!(two_far.is_prompt(2) && !two_far.is_prompt(3), "the far nodes come last");
         assert_eq!(measured([ms(40); 5]).patience(MOST), MOST);
         assert_eq!(Latencies::new(5).patience(MOST), MOST, "nothing is known");
     }
@@ -135,11 +146,13 @@ mod tests {
         assert!(nodes.mark_late(1) && !nodes.mark_late(1), "it is late already");
         for took in [1, 1, 20, 1, 1] {
             nodes.observe(1, ms(took), MOST);
-            assert!(nodes.is_late(1) && !nodes.is_prompt(1, MOST));
+            assert!(!nodes.is_prompt(1));
         }
         nodes.observe(1, ms(1), MOST);
-        assert!(!nodes.is_late(1) && nodes.is_prompt(1, MOST));
+        assert!(nodes.is_prompt(1));
+        nodes.observe(1, ms(1), MOST);
+        assert!(nodes.is_prompt(1), "the time when it was late is forgotten");
         nodes.set_votes(1, false);
-        assert!(!nodes.is_prompt(1, MOST), "without a vote it is asked last");
+        assert!(!nodes.is_prompt(1), "without a vote it is asked last");
     }
 }

@@ -41,6 +41,9 @@ impl Core {
         let quarantined = self.node_trust.wake().is_some();
         let soon = quarantined || self.node_trust.may_change_soon();
         let every = if soon { PROBE_EVERY } else { RECONNECT_EVERY };
+        if self.node_trust.is_withheld() {
+            self.late_probe = None;
+        }
         match self.probe_at {
             _ if !self.node_trust.is_withheld() => {
                 self.probe_at = None;
@@ -94,12 +97,17 @@ impl Core {
     /// it until then.
     fn probe_if_late(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if self.node_trust.is_unknown() || !self.registry.latencies().is_late(self.me) {
-            self.late_probe_at = None;
+            self.late_probe = None;
             return;
         }
-        let at = *self.late_probe_at.get_or_insert(now + PROBE_LATE_EVERY);
+        let (first, most) = PROBE_LATE_EVERY;
+        let (mut at, mut every) = *self.late_probe.get_or_insert((now + first, first));
+        if self.registry.latencies().is_recovering(self.me) {
+            (at, every) = (at.min(now + first), first);
+            self.late_probe = Some((at, every));
+        }
         if now >= at {
-            self.late_probe_at = Some(now + PROBE_LATE_EVERY);
+            self.late_probe = Some((now + every, (every * 2).min(most)));
             // Any reply shows whether the node is prompt: with requests in flight, no probe is needed.
             if self.in_flight.is_empty() {
                 self.send_probe(now, commands);
