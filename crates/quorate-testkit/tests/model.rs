@@ -147,11 +147,21 @@ mod belief {
         holds("exclusion, extended, doubled", Exclusion::doubled());
         holds("exclusion, a node forgets", Exclusion::forgetful());
         holds("exclusion, a worker tries again", Exclusion::retrying());
+        holds("exclusion, a majority first", Exclusion::majority_first());
     }
 
     #[test]
     fn each_rule_is_needed() {
         breaks("Send", ALONE, Exclusion { without: Some(Rule::Send), ..Exclusion::plain() });
+        // Without a rest that is asked later, all acquires are sent at one time.
+        let first = Exclusion { forgets: 0, ..Exclusion::majority_first() };
+        for rule in [Rule::Asked, Rule::QuorumthSend] {
+            breaks(
+                &format!("{rule:?} (a majority first)"),
+                ALONE,
+                Exclusion { without: Some(rule), ..first },
+            );
+        }
         breaks("FreshOwner", ALONE, Exclusion { without: Some(Rule::FreshOwner), ..Exclusion::retrying() });
         for rule in [
             Rule::Quarantine,

@@ -264,8 +264,9 @@ fn count(seeds: u64) {
 /// The number of seeds of each plan, from the first, that must hold while no mechanism is left out. The
 /// simulation's own tests run more seeds of each plan. These seeds run in a build with the sabotage
 /// compiled in.
-const HOLDS: [(&str, u64); 8] = [
+const HOLDS: [(&str, u64); 9] = [
     ("default", 10),
+    ("contact-all", 6),
     ("old-counters", 6),
     ("no-slack", 10),
     ("crashes", 20),

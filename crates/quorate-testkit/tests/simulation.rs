@@ -21,8 +21,9 @@ fn seeds(plan: &str) -> Range<u64> {
 
 /// The plans that the tests below sweep, and the number of seeds of each plan, counted from its first seed.
 /// [`hold`] looks up its plan here.
-const SWEPT: [(&str, u64); 8] = [
+const SWEPT: [(&str, u64); 9] = [
     ("default", 150),
+    ("contact-all", 30),
     ("old-counters", 30),
     ("no-slack", 30),
     ("crashes", 30),
@@ -222,6 +223,11 @@ fn holds_alone(_: &Summary) {}
 
 sweeps! {
     every_seed_holds_and_is_one_history: "default", all_is_reached;
+
+    /// The other setting of [`quorate::QuorumConfig::ask_all_nodes`].
+    a_lock_may_ask_all_servers_at_once: "contact-all", |total| {
+        reached(total, &[("lease granted", 2_000), ("wait rewarded", 1_000)]);
+    };
 
     /// If workers trusted a counter that is older than its node's memory, a token would be given twice.
     tokens_grow_though_servers_come_back_with_old_counters: "old-counters", holds_alone;

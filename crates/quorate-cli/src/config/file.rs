@@ -22,6 +22,7 @@ pub(super) struct FileText {
     pub(super) prefix: Option<Spanned<String>>,
     worker: Option<Spanned<String>>,
     node_timeout: Option<Time>,
+    contact: Option<ContactText>,
     max_ttl: Option<Time>,
     drift_rate: Option<Spanned<f64>>,
     clock_step_allowance: Option<Time>,
@@ -78,6 +79,13 @@ pub(super) struct RetriesText {
     pub(super) attempts: Spanned<i64>,
     pub(super) backoff: Option<Time>,
     pub(super) max_backoff: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ContactText {
+    Majority,
+    All,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -174,6 +182,7 @@ impl FileText {
         QuorumConfig {
             worker: self.worker.as_ref().map_or(worker, |worker| worker.as_ref()).into(),
             node_timeout: time(self.node_timeout.as_ref(), default.node_timeout),
+            ask_all_nodes: self.contact == Some(ContactText::All),
             max_ttl: time(self.max_ttl.as_ref(), default.max_ttl),
             drift_rate: self.drift_rate.as_ref().map_or(default.drift_rate, |rate| *rate.as_ref()),
             clock_step_allowance: time(self.clock_step_allowance.as_ref(), default.clock_step_allowance),

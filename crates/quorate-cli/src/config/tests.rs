@@ -59,6 +59,7 @@ fn every_key_is_read() {
         prefix = "shop:"
         worker = "w1"
         node_timeout = "50ms"
+        contact = "all"
         max_ttl = "20s"
         drift_rate = 0.02
         clock_step_allowance = "100ms"
@@ -115,6 +116,7 @@ fn every_key_is_read() {
     let settings = QuorumConfig {
         worker: "w1".into(),
         node_timeout: Duration::from_millis(50),
+        ask_all_nodes: true,
         max_ttl: Duration::from_secs(20),
         drift_rate: 0.02,
         clock_step_allowance: Duration::from_millis(100),
@@ -191,6 +193,7 @@ fn errors_name_line_key_value_and_fix() {
             &[":3: job \"a\" has nothing to run; add command = [", "or shell = "],
         ),
         (format!("{NODES}max_running = 0"), &[":2: max_running is 0; give it 1 or more"]),
+        (format!("{NODES}contact = \"some\""), &[":2: contact: ", "`majority` or `all`"]),
         (format!("{NODES}durable = \"yes\""), &[":2: durable: ", "expected a boolean"]),
         (format!("{NODES}group = \"a\"\ngroup = \"b\""), &[":3: duplicate key `group`; keep one"]),
         (format!("{NODES}group = \"a"), &[":2: "]),

@@ -88,6 +88,11 @@ fn all(options: &Options) -> bool {
         run("read-write, extensions, forgets", ReadWrite { extensions: 2, forgets: 1, ..both }, options),
         run("read-write, a downgrade beside a writer", ReadWrite { extensions: 1, ..down }, options),
         run("read-write, a downgrade beside both", ReadWrite { extensions: 1, ..mixed }, options),
+        run(
+            "exclusion, a majority first, extended",
+            Exclusion { extensions: 1, ..Exclusion::majority_first() },
+            options,
+        ),
         run("exclusion, two nodes forget", Exclusion { forgets: 2, ..exclusion }, options),
     ];
     fits.into_iter().all(|holds| holds)

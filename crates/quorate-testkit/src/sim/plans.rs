@@ -2,8 +2,9 @@ use super::{Plan, Promises};
 use std::time::Duration;
 
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
-pub const PLANS: [(&str, &str); 8] = [
+pub const PLANS: [(&str, &str); 9] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
+    ("contact-all", "every round asks all servers at once; in the other plans a lock asks a majority first"),
     ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
     ("no-slack", "clocks drift as far as allowed and never step, and the margin covers the drift only"),
     ("crashes", "servers crash often"),
@@ -35,6 +36,7 @@ impl Plan {
         let mut plan = Self::default();
         match name {
             "default" => {}
+            "contact-all" => plan.setup.ask_all_nodes = true,
             "old-counters" => (plan.crashes, plan.snapshots) = (300, 1_000),
             "no-slack" => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),
             "crashes" => plan.crashes = 250,

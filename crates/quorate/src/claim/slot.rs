@@ -16,7 +16,9 @@ use super::{
 use crate::{
     config::{SettingError, majority},
     env::WallTime,
-    lease::{AttemptResult, Inspection, Lease, LeaseParams, attempt_each_with, inspect_each, is_contended},
+    lease::{
+        AttemptResult, Contact, Inspection, Lease, LeaseParams, attempt_each_with, inspect_each, is_contended,
+    },
     ledger::Memory,
     node::{DoneRecord, NodeTime, Owner, Refusal, Reply, Request, Resource},
     quorum::Quorum,
@@ -159,7 +161,8 @@ impl Slots {
         let Ok(params) = self.params(slot, keep) else { return Claimed::Unavailable };
         let resource = slot.resource(&self.group);
         let data = ClaimData::new(self.quorum.config());
-        let mut attempted = attempt_each_with(self.quorum.inner(), &[resource], params, &data).await;
+        let mut attempted =
+            attempt_each_with(self.quorum.inner(), &[resource], params, &data, Contact::All).await;
         match attempted.pop() {
             Some(AttemptResult::Held(lease, tally)) => {
                 let (slot, quorum) = (slot.clone(), self.quorum.clone());

@@ -30,6 +30,10 @@ pub struct QuorumConfig {
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
+    /// Asks all nodes for a lock at once. Otherwise a majority is asked first, the same one for each name, and the other
+    /// nodes only if one of these refuses, fails or is late; a lease that is still held after 50 ms is extended to all of
+    /// them. Either is safe, and workers may differ. Default false.
+    pub ask_all_nodes: bool,
     /// The longest TTL of any lease, and therefore the minimum wait of a node that lost its memory. Shared by all
     /// workers. Default 30 s. Leases are renewed, so even long work does not need a larger value.
     pub max_ttl: Duration,
@@ -70,6 +74,7 @@ impl Default for QuorumConfig {
         Self {
             worker: default_worker(),
             node_timeout: Duration::from_millis(100),
+            ask_all_nodes: false,
             max_ttl: Duration::from_secs(30),
             drift_rate: 0.01,
             clock_step_allowance: Duration::from_millis(200),
@@ -154,6 +159,11 @@ impl QuorumConfig {
     pub(crate) fn fence(&self) -> Duration {
         // The estimate of the node's clock is wrong by at most a round trip, and the node's clock may step back.
         self.node_timeout * 2 + self.clock_step_allowance
+    }
+
+    /// Returns the longest time for which a round waits for the nodes that it asked first.
+    pub(crate) fn patience_max(&self) -> Duration {
+        self.node_timeout / 2
     }
 
     /// Checks the settings against each other, and the names of the nodes against each other.

@@ -160,6 +160,7 @@ mod tests {
         let QuorumConfig {
             worker: _,
             node_timeout: _,
+            ask_all_nodes: _,
             max_ttl,
             drift_rate,
             clock_step_allowance,

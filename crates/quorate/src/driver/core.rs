@@ -30,6 +30,9 @@ const TIMEOUTS_MAX: u32 = 3;
 const RELEASES_MAX: usize = 100_000;
 /// The time between two probes of a quarantined node's marker: an operator may have ended the quarantine.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// The time between two probes of a node that was late, until it answers promptly again: at first, and after some
+/// doublings.
+const PROBE_LATE_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 /// The time between two handshakes with a refused node: an operator may have fixed it.
 const RECONNECT_EVERY: Duration = Duration::from_secs(10);
 /// The number of probes of an idle node in one `max_ttl`, so that a step of its clock is noticed.
@@ -80,6 +83,8 @@ pub(crate) struct Core {
     releases: VecDeque<PendingRequest>,
     /// When to probe a node whose vote is withheld.
     probe_at: Option<BootTime>,
+    /// When to probe a node that was late, and the time until the probe after that.
+    late_probe: Option<(BootTime, Duration)>,
     /// The resources for whose releases callers wait.
     listening: ListenSet,
     /// True until the first session can be used, or the first attempt to open one has failed. Requests wait until
@@ -136,6 +141,7 @@ impl Core {
             fence: BootTime::default(),
             releases: VecDeque::new(),
             probe_at: None,
+            late_probe: None,
             listening: ListenSet::default(),
             starting: true,
         }
@@ -146,6 +152,8 @@ impl Core {
         match message {
             DriverMessage::Request(pending) => self.push(pending),
             DriverMessage::Listen(listen) => self.listening.change(listen, self.is_up()),
+            // `Core::probe` reads it in the registry; the message only wakes the driver.
+            DriverMessage::Late => {}
         }
     }
 
@@ -205,7 +213,9 @@ impl Core {
             (Ok(reply), Some(at)) => {
                 let batch = self.in_flight.remove(at);
                 self.timeouts = 0;
-                self.registry.set_round_trip(self.me, batch.sent.until(now));
+                let took = batch.sent.until(now);
+                self.registry.set_round_trip(self.me, took);
+                self.registry.latencies().observe(self.me, took, self.policy.config.patience_max());
                 let sample = ClockOffset::sample(reply.node_time, batch.sent, now);
                 self.registry.add_clock_sample(self.me, sample);
                 self.offset = Some(self.offset.map_or(sample, |known| known.refine(sample)));
@@ -286,7 +296,9 @@ impl Core {
             Connection::Down { retry_at, .. } => Some(self.opens_at(*retry_at)),
             Connection::Opening { until, .. } => Some(*until),
             Connection::Up => {
-                self.node_trust.wake().into_iter().chain(self.probe_at).chain(self.idle_until()).min()
+                let late_probe = self.late_probe.map(|(at, _)| at);
+                let probes = self.probe_at.into_iter().chain(late_probe).chain(self.idle_until());
+                self.node_trust.wake().into_iter().chain(probes).min()
             }
         };
         let in_flight = self.in_flight.iter().map(|batch| batch.due);
@@ -310,7 +322,7 @@ impl Core {
 
     /// Ends the session. The registry keeps the node's state.
     fn disconnect(&mut self, now: BootTime, cause: Cause) {
-        self.probe_at = None;
+        (self.probe_at, self.late_probe) = (None, None);
         self.listening.disconnected();
         for batch in mem::take(&mut self.in_flight) {
             let sent = Some(batch.sent);
@@ -558,6 +570,7 @@ impl Core {
             return;
         }
         self.timeouts += u32::try_from(expired).unwrap_or(u32::MAX);
+        self.registry.latencies().mark_late(self.me);
         let marker_expired =
             self.in_flight.iter().any(|batch| batch.deadline <= now && batch.marking.is_some());
         if self.timeouts >= TIMEOUTS_MAX || marker_expired {

@@ -12,6 +12,8 @@ pub(crate) enum DriverMessage {
     Request(PendingRequest),
     /// Subscribe to the releases of a resource, or end the subscription.
     Listen(Listen),
+    /// Probe the node until it answers promptly again: a round found it late.
+    Late,
 }
 
 /// A request between its caller and the reply of one node.

@@ -14,6 +14,7 @@ mod core;
 mod core_tests;
 mod listening;
 mod message;
+mod order;
 mod pool;
 mod subscription;
 mod task;

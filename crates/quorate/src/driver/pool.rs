@@ -3,16 +3,17 @@ use crate::{
     driver::{
         core::Core,
         message::{DriverMessage, PendingRequest},
+        order,
         task::{DriverChannels, drive},
         waiters::WaiterRegistry,
     },
     env::{Env, WallTime},
-    node::{Cause, Listen, Node, NodeTime, Owner, Request, Resource},
+    node::{Cause, Listen, Node, NodeTime, Owner, Reply, Request, Resource},
     sabotage::Sabotage,
     trust::{Marker, NodeRegistry, NodeState, NodeStatus, TrustPolicy},
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +59,8 @@ pub(crate) struct NodePool {
     mailboxes: Vec<mpsc::UnboundedSender<DriverMessage>>,
     waiters: Arc<WaiterRegistry>,
     flush: CancellationToken,
+    /// The hash of each node's name.
+    hashes: Vec<u64>,
 }
 
 impl NodePool {
@@ -73,7 +76,7 @@ impl NodePool {
         let registry = Arc::new(NodeRegistry::new(&names));
         let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config: config.clone() });
         let flush = CancellationToken::new();
-        let waiters = Arc::new(WaiterRegistry::new(majority(names.len())));
+        let waiters = Arc::new(WaiterRegistry::new(names.len()));
         let mut mailboxes = Vec::new();
         for (me, node) in nodes.into_iter().enumerate() {
             let (mailbox, messages) = mpsc::unbounded_channel();
@@ -93,7 +96,8 @@ impl NodePool {
             let core = Core::new(me, node.watch_clock, Arc::clone(&policy), Arc::clone(&registry));
             (node.start)(env.clone(), core, channels);
         }
-        Ok(Self { env, config, registry, mailboxes, waiters, flush })
+        let hashes = names.iter().map(|name| order::hash(name)).collect();
+        Ok(Self { env, config, registry, mailboxes, waiters, flush, hashes })
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -148,6 +152,45 @@ impl NodePool {
             return Owner::sign(&self.config.worker, 0, 0);
         }
         Owner::sign(&self.config.worker, self.env.random(), self.env.random())
+    }
+
+    /// Returns the nodes in the order in which a round for `resource` asks them: the same for all workers, except that
+    /// nodes that do not vote or are late come last.
+    pub(crate) fn order(&self, resource: &Resource) -> Vec<usize> {
+        let latencies = self.registry.latencies();
+        let mut order = order::rendezvous(resource.key(), &self.hashes);
+        // The sort is stable.
+        order.sort_by_key(|&node| !latencies.is_prompt(node));
+        order
+    }
+
+    /// Returns the nodes that a round for `resource` need not ask at first: those after the first majority. Empty if
+    /// not even a majority is prompt, since all nodes would be needed soon.
+    pub(crate) fn spared(&self, resource: &Resource) -> Vec<usize> {
+        let mut order = self.order(resource);
+        let spared = order.split_off(self.majority());
+        let prompt = order.iter().all(|&node| self.registry.latencies().is_prompt(node));
+        if prompt { spared } else { Vec::new() }
+    }
+
+    /// Returns how long a round waits for the nodes that it asked first.
+    pub(crate) fn patience(&self) -> Duration {
+        self.registry.latencies().patience(self.config.patience_max())
+    }
+
+    /// Records that a node was late: it is asked last until probes in the background find it prompt again.
+    pub(crate) fn mark_late(&self, node: usize) {
+        if self.registry.latencies().mark_late(node) {
+            // A driver that has ended probes no node.
+            let _ = self.mailboxes[node].send(DriverMessage::Late);
+        }
+    }
+
+    /// Answers a release on behalf of a node to which no message of the lease was sent: it holds nothing.
+    pub(crate) fn holds_nothing(&self, node: usize, reply: &ReplyTo) {
+        let (memory, answer) = (self.registry.node_epoch(node), Answer::Reply(Reply::Released(false)));
+        let vote = Vote { node, ticket: reply.ticket, sent: None, memory, answer };
+        let _ = reply.sender.send(vote);
     }
 
     /// Sends a request to one node. The vote comes within the node timeout.

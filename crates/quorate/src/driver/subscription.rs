@@ -3,7 +3,7 @@ use crate::{
         pool::NodePool,
         wake_queue::{LeaveResult, Wake},
     },
-    node::{Listen, Resource},
+    node::{Listen, Owner, Resource},
 };
 use std::{fmt, sync::Arc};
 use tokio::sync::Notify;
@@ -49,6 +49,14 @@ impl Subscription {
     /// is free.
     pub(crate) fn attempts(&self) {
         let _ = self.take();
+    }
+
+    /// Records the owner that refused this waiter's last attempt, and the number of nodes that named it.
+    pub(crate) fn refused_by(&self, holder: Option<(&Owner, usize)>) {
+        let woken = self.pool.waiters().wake_queue().refused_by(&self.resource, self.id, holder);
+        if let Some(notify) = woken {
+            notify.notify_one();
+        }
     }
 
     fn take(&self) -> Option<Wake> {

@@ -15,8 +15,8 @@ pub(crate) struct WaiterRegistry {
 }
 
 impl WaiterRegistry {
-    pub(crate) fn new(majority: usize) -> Self {
-        Self { wake_queue: Mutex::new(WakeQueue::new(majority)), reported: AtomicBool::new(false) }
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { wake_queue: Mutex::new(WakeQueue::new(nodes)), reported: AtomicBool::new(false) }
     }
 
     /// Takes a node's report of a release. The node sent the report to `notified` sessions.

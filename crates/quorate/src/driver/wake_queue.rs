@@ -1,4 +1,7 @@
-use crate::node::{Owner, ReleasedLease, Resource};
+use crate::{
+    config::majority,
+    node::{Owner, ReleasedLease, Resource},
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first. More
@@ -11,9 +14,13 @@ const RELEASES_MAX: usize = 16;
 /// nothing: a lost attempt releases its grants on a minority, and a single faulty node may report any release. Each
 /// release wakes only one waiter, the one that has waited longest: if several waiters tried at once, perhaps none
 /// would win. If a waiter was woken and then leaves, the next waiter is woken instead.
+///
+/// A lease on a bare majority is released on these nodes only, and one lost report would hide the release. So if a
+/// waiter was refused by exactly such a lease, all but one of the reports are enough: with the nodes that never held the
+/// lease, a majority is free.
 #[derive(Debug)]
 pub(crate) struct WakeQueue<W> {
-    majority: usize,
+    nodes: usize,
     next: u64,
     queues: BTreeMap<Resource, ResourceQueue<W>>,
 }
@@ -30,6 +37,8 @@ struct Waiter<W> {
     id: u64,
     notify: W,
     wake: Option<Wake>,
+    /// The owner of a lease on a bare majority that refused the waiter's last attempt.
+    refused_by: Option<Owner>,
 }
 
 /// The release that woke a waiter.
@@ -47,6 +56,8 @@ struct Release {
     owner: Owner,
     /// The nodes that reported the release, each with the number of sessions that it notified.
     nodes: Vec<(usize, u32)>,
+    /// True once the release has woken a waiter.
+    woken: bool,
 }
 
 /// The work that is left once a waiter has gone.
@@ -59,8 +70,8 @@ pub(crate) struct LeaveResult<W> {
 }
 
 impl<W: Clone> WakeQueue<W> {
-    pub(crate) fn new(majority: usize) -> Self {
-        Self { majority, next: 0, queues: BTreeMap::new() }
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes, next: 0, queues: BTreeMap::new() }
     }
 
     /// Adds a waiter. Returns its id, and whether it is the first for the resource.
@@ -72,31 +83,58 @@ impl<W: Clone> WakeQueue<W> {
             .queues
             .entry(resource.clone())
             .or_insert_with(|| ResourceQueue { waiters: VecDeque::new(), releases: VecDeque::new() });
-        queue.waiters.push_back(Waiter { id, notify, wake: None });
+        queue.waiters.push_back(Waiter { id, notify, wake: None, refused_by: None });
         (id, first)
     }
 
     /// Counts a node's report of a release. The node sent the report to `notified` sessions. Returns the waiter to be
     /// notified.
     pub(crate) fn on_release(&mut self, node: usize, freed: &ReleasedLease, notified: u32) -> Option<W> {
+        let (all, few) = (majority(self.nodes), self.enough_of_a_bare_majority());
         let queue = self.queues.get_mut(&freed.resource)?;
-        let nodes = queue.nodes_that_released(&freed.owner);
-        if nodes.iter().any(|(other, _)| *other == node) {
+        let refused =
+            |waiter: &Waiter<W>| waiter.wake.is_none() && waiter.refused_by.as_ref() == Some(&freed.owner);
+        let needed = if queue.waiters.iter().any(refused) { few } else { all };
+        let release = queue.release(&freed.owner);
+        if release.nodes.iter().any(|(other, _)| *other == node) {
             // All readers share one owner name, so a node's second report is about later readers.
             if freed.owner.as_str() != Owner::READERS {
                 return None;
             }
-            nodes.clear();
+            (release.nodes, release.woken) = (Vec::new(), false);
         }
-        nodes.push((node, notified));
-        // Later reports of the same release wake no other waiter.
-        if nodes.len() != self.majority {
-            return None;
-        }
-        let mut counts: Vec<u32> = nodes.iter().map(|(_, notified)| *notified).collect();
-        counts.sort_unstable();
-        let notified = counts[counts.len() / 2];
-        queue.wake_one(Wake { owner: freed.owner.clone(), notified })
+        release.nodes.push((node, notified));
+        let wake = release.wake_after(needed)?;
+        queue.wake_one(wake)
+    }
+
+    /// Records that the last attempt of the waiter `id` was refused by a lease of `owner` on `held_on` nodes. Returns
+    /// the waiter to be notified, if enough nodes have reported the release of this lease by now.
+    pub(crate) fn refused_by(
+        &mut self,
+        resource: &Resource,
+        id: u64,
+        holder: Option<(&Owner, usize)>,
+    ) -> Option<W> {
+        let few = self.enough_of_a_bare_majority();
+        let is_bare = |(owner, on): &(&Owner, usize)| {
+            *on == majority(self.nodes) && owner.as_str() != Owner::READERS && owner.as_str() != Owner::QUEUE
+        };
+        let owner = holder.filter(is_bare).map(|(owner, _)| owner.clone());
+        let queue = self.queues.get_mut(resource)?;
+        let waiter = queue.waiters.iter_mut().find(|waiter| waiter.id == id)?;
+        waiter.refused_by.clone_from(&owner);
+        let release = queue.releases.iter_mut().find(|release| Some(&release.owner) == owner.as_ref())?;
+        let wake = release.wake_after(few)?;
+        queue.wake_one(wake)
+    }
+
+    /// Returns the number of nodes that must report the release of a lease on a bare majority: all but one of them, and
+    /// so many that a majority of the nodes is free.
+    const fn enough_of_a_bare_majority(&self) -> usize {
+        let held_on = self.nodes / 2 + 1;
+        let free_after = 2 * held_on - self.nodes;
+        if held_on - 1 > free_after { held_on - 1 } else { free_after }
     }
 
     /// Takes the wake of the waiter `id`, if it was woken. An attempt takes the wake when it begins, since the attempt
@@ -130,15 +168,15 @@ impl<W: Clone> WakeQueue<W> {
 }
 
 impl<W: Clone> ResourceQueue<W> {
-    fn nodes_that_released(&mut self, owner: &Owner) -> &mut Vec<(usize, u32)> {
+    fn release(&mut self, owner: &Owner) -> &mut Release {
         let at = self.releases.iter().position(|release| release.owner == *owner).unwrap_or_else(|| {
             if self.releases.len() == RELEASES_MAX {
                 self.releases.pop_front();
             }
-            self.releases.push_back(Release { owner: owner.clone(), nodes: Vec::new() });
+            self.releases.push_back(Release { owner: owner.clone(), nodes: Vec::new(), woken: false });
             self.releases.len() - 1
         });
-        &mut self.releases[at].nodes
+        &mut self.releases[at]
     }
 
     /// Wakes the first waiter that has not been woken yet. A waiter that was woken and has not begun its attempt is
@@ -147,6 +185,19 @@ impl<W: Clone> ResourceQueue<W> {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.wake.is_none())?;
         waiter.wake = Some(wake);
         Some(waiter.notify.clone())
+    }
+}
+
+impl Release {
+    /// Returns the wake of one waiter once `needed` nodes have reported the release. Later reports wake no other waiter.
+    fn wake_after(&mut self, needed: usize) -> Option<Wake> {
+        if self.woken || self.nodes.len() < needed {
+            return None;
+        }
+        self.woken = true;
+        let mut counts: Vec<u32> = self.nodes.iter().map(|(_, notified)| *notified).collect();
+        counts.sort_unstable();
+        Some(Wake { owner: self.owner.clone(), notified: counts[counts.len() / 2] })
     }
 }
 
@@ -168,7 +219,7 @@ mod tests {
 
     /// A queue over five nodes, with these waiters for `r`.
     fn wake_queue(waiters: &[char]) -> WakeQueue<char> {
-        let mut wake_queue = WakeQueue::new(3);
+        let mut wake_queue = WakeQueue::new(5);
         for (at, notify) in waiters.iter().enumerate() {
             assert_eq!(wake_queue.join(&resource("r"), *notify), (at as u64, at == 0));
         }
@@ -212,6 +263,38 @@ mod tests {
         assert_eq!(wake_queue.take_wake(&resource("r"), 0), Some(wake(1)), "the median of 2, 3 and 6");
         assert_eq!(wake_queue.take_wake(&resource("r"), 0), None);
         assert_eq!(report(&mut wake_queue, &[0, 1, 2], 2), ['a'], "the longest waiter, if it still waits");
+    }
+
+    #[test]
+    fn the_release_of_a_bare_majority_may_lose_one_report() {
+        let holder = freed(1).owner;
+        let mut wake_queue = wake_queue(&['a', 'b']);
+        assert_eq!(wake_queue.refused_by(&resource("r"), 1, Some((&holder, 3))), None);
+        assert_eq!(report(&mut wake_queue, &[0], 1), [], "one node proves nothing");
+        assert_eq!(
+            report(&mut wake_queue, &[2, 4], 1),
+            ['a'],
+            "two of three wake the longest waiter, and no other"
+        );
+        assert!(wake_queue.take_wake(&resource("r"), 0).is_some());
+        let next = freed(2).owner;
+        assert_eq!(
+            report(&mut wake_queue, &[0, 1], 2),
+            [],
+            "the attempt is not yet known to have been refused"
+        );
+        assert_eq!(wake_queue.refused_by(&resource("r"), 0, Some((&next, 3))), Some('a'));
+        assert_eq!(report(&mut wake_queue, &[2], 2), []);
+        let everywhere = freed(3).owner;
+        assert_eq!(wake_queue.refused_by(&resource("r"), 1, Some((&everywhere, 5))), None);
+        assert_eq!(
+            report(&mut wake_queue, &[0, 1], 3),
+            [],
+            "a lease on all nodes is free on three of them at the earliest"
+        );
+        assert_eq!(report(&mut wake_queue, &[2], 3), ['b']);
+        let needed = |nodes| WakeQueue::<char>::new(nodes).enough_of_a_bare_majority();
+        assert_eq!([1, 2, 3, 4, 5, 7].map(needed), [1, 2, 1, 2, 2, 3]);
     }
 
     #[test]

@@ -1,9 +1,15 @@
 //! One attempt to acquire one or many resources: acquire, raise the fencing counters, hand the leases over to the
 //! renewer.
+//!
+//! A round for one lock asks a majority of the nodes first. It asks the others, the *spared* nodes, as soon as one of the
+//! first nodes does not grant, or once they are late. To the protocol it is as if the other requests had been lost on
+//! the way. Every other round asks all nodes at once.
 
 use crate::{
+    env::BootTime,
     lease::{
         command::{Adoption, RenewerCommand},
+        contact::Contact,
         deadline::LeaseDeadline,
         handle::Lease,
         inner::QuorumInner,
@@ -16,6 +22,7 @@ use crate::{
         Answer, NodeOutcome, ReplyTo, RoundData, Tally, Verdict, Vote, VoteReceiver, VoteSender, vote_channel,
     },
 };
+use futures_util::future::OptionFuture;
 use std::{sync::Arc, time::Duration};
 
 /// The result of an attempt, with the votes of its round.
@@ -46,9 +53,11 @@ pub(crate) async fn attempt(
     resource: &Resource,
     params: LeaseParams,
     ticket: Option<Owner>,
+    contact: Contact,
 ) -> AttemptResult {
     let opening = Opening::Acquire(ticket);
-    let mut all = Round::start(inner, std::slice::from_ref(resource), params, &opening, &()).run().await;
+    let resources = std::slice::from_ref(resource);
+    let mut all = Round::start(inner, resources, params, &opening, &(), contact).run().await;
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
@@ -56,8 +65,8 @@ pub(crate) async fn attempt(
 pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
     let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
     let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
-    let mut all =
-        Round::start(inner, std::slice::from_ref(lease.resource()), params, &opening, &()).run().await;
+    let resources = std::slice::from_ref(lease.resource());
+    let mut all = Round::start(inner, resources, params, &opening, &(), Contact::All).run().await;
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
@@ -73,8 +82,9 @@ pub(crate) async fn attempt_each(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],
     params: LeaseParams,
+    contact: Contact,
 ) -> Vec<AttemptResult> {
-    attempt_each_with(inner, resources, params, &()).await
+    attempt_each_with(inner, resources, params, &(), contact).await
 }
 
 /// Does the same as [`attempt_each`]; each round also collects `data`.
@@ -86,9 +96,10 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
     resources: &[Resource],
     params: LeaseParams,
     data: &D,
+    contact: Contact,
 ) -> Vec<AttemptResult<D>> {
     let anyone = Opening::Acquire(None);
-    let mut all = Round::start(inner, resources, params, &anyone, data).run().await;
+    let mut all = Round::start(inner, resources, params, &anyone, data, contact).run().await;
     let casts = if inner.config().sabotaged(Sabotage::SplitsStand) { 0 } else { SPLITS_MAX };
     for times in 1..=casts {
         let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
@@ -97,9 +108,8 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
         }
         inner.env().sleep(inner.env().random_below(SPLIT_PAUSE * times)).await;
         let again: Vec<Resource> = split.iter().map(|&at| resources[at].clone()).collect();
-        for (at, outcome) in
-            split.into_iter().zip(Round::start(inner, &again, params, &anyone, data).run().await)
-        {
+        let outcomes = Round::start(inner, &again, params, &anyone, data, contact).run().await;
+        for (at, outcome) in split.into_iter().zip(outcomes) {
             all[at] = outcome;
         }
     }
@@ -107,6 +117,7 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
 }
 
 /// The kind of request with which an attempt begins.
+#[derive(Clone)]
 enum Opening {
     /// Acquire a free resource, from a place in its queue if there is a ticket.
     Acquire(Option<Owner>),
@@ -123,6 +134,20 @@ struct Round<'a, D: RoundData> {
     raises: VoteSender,
     raised: VoteReceiver,
     open: usize,
+    /// True for a round that began without some of the nodes. It has one attempt.
+    is_partial: bool,
+    /// What is needed to ask the spared nodes, until they are asked.
+    rest: Option<Rest>,
+}
+
+/// The request to the spared nodes of a round.
+struct Rest {
+    opening: Opening,
+    propose: FencingToken,
+    sender: VoteSender,
+    patience: Duration,
+    /// The time at which nodes that have not answered are late.
+    late_at: BootTime,
 }
 
 /// The attempt for one resource. If the attempt is dropped before the renewer has adopted its lease, it sends releases
@@ -165,6 +190,29 @@ impl<D: RoundData> Attempt<D> {
             self.inner.pool().free(&release, |node| self.tally.may_hold(node), None);
         }
     }
+
+    /// Sends one node the request with which the attempt begins.
+    fn post(&self, node: usize, opening: &Opening, propose: FencingToken, reply: ReplyTo) {
+        let (pool, params) = (self.inner.pool(), self.params);
+        let (resource, owner) = (self.resource.clone(), self.owner.clone());
+        let request = match opening {
+            Opening::Acquire(ticket) => {
+                let tolerance = pool.config().max_clock_offset;
+                params.acquire(resource, owner, propose, tolerance, ticket.clone())
+            }
+            Opening::Downgrade(from, token) => Request::Downgrade {
+                resource,
+                owner: from.clone(),
+                token: *token,
+                reader: owner,
+                ttl: params.ttl,
+            },
+        };
+        match params.not_after {
+            Some(not_after) => pool.ask_until(node, request, not_after, reply),
+            None => pool.ask(node, request, reply),
+        }
+    }
 }
 
 impl<'a, D: RoundData> Round<'a, D> {
@@ -175,6 +223,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         params: LeaseParams,
         opening: &Opening,
         data: &D,
+        contact: Contact,
     ) -> Self {
         let pool = inner.pool();
         let (raises, raised) = vote_channel();
@@ -187,58 +236,102 @@ impl<'a, D: RoundData> Round<'a, D> {
             tally: Tally::with_data(pool.len(), data.clone()),
             step: Step::Acquiring,
         });
-        let attempts: Vec<Attempt<D>> = attempts.collect();
+        let mut attempts: Vec<Attempt<D>> = attempts.collect();
+        let spared = contact.spared(inner, resources, &params);
+        attempts.iter_mut().for_each(|attempt| attempt.tally.spare(&spared));
         let propose = FencingToken::new(pool.env().wall().as_micros());
-        for node in 0..pool.len() {
+        for node in (0..pool.len()).filter(|node| !spared.contains(node)) {
             for (ticket, attempt) in attempts.iter().enumerate() {
-                let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
-                let request = match opening {
-                    Opening::Acquire(ticket) => {
-                        let tolerance = pool.config().max_clock_offset;
-                        params.acquire(resource, owner, propose, tolerance, ticket.clone())
-                    }
-                    Opening::Downgrade(from, token) => Request::Downgrade {
-                        resource,
-                        owner: from.clone(),
-                        token: *token,
-                        reader: owner,
-                        ttl: params.ttl,
-                    },
-                };
-                let reply = ReplyTo { sender: sender.clone(), ticket: ticket as u64 };
-                match params.not_after {
-                    Some(not_after) => pool.ask_until(node, request, not_after, reply),
-                    None => pool.ask(node, request, reply),
-                }
+                attempt.post(
+                    node,
+                    opening,
+                    propose,
+                    ReplyTo { sender: sender.clone(), ticket: ticket as u64 },
+                );
             }
         }
+        let is_partial = !spared.is_empty();
+        let rest = is_partial.then(|| {
+            let (opening, patience) = (opening.clone(), pool.patience());
+            Rest { opening, propose, sender, patience, late_at: pool.env().now() + patience }
+        });
         let open = attempts.len();
-        Self { inner, params, attempts, votes, raises, raised, open }
+        Self { inner, params, attempts, votes, raises, raised, open, is_partial, rest }
     }
 
     async fn run(mut self) -> Vec<AttemptResult<D>> {
+        let env = self.inner.env();
+        let mut alarm = None;
         while self.open > 0 {
+            if let Some(rest) = &self.rest
+                && alarm.is_none()
+            {
+                alarm = Some(Box::pin(env.sleep_until(rest.late_at)));
+            }
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
                 // Every request is answered, so every attempt is settled before this channel closes.
                 Some(vote) = self.votes.recv() => self.on_vote(&vote),
+                Some(()) = OptionFuture::from(alarm.as_mut()), if self.rest.is_some() => {
+                    alarm = None;
+                    self.on_late();
+                }
             }
         }
         self.hand_over()
     }
 
+    /// Asks the spared nodes, if they have not been asked.
+    fn ask_rest(&mut self) {
+        let Some(Rest { opening, propose, sender, .. }) = self.rest.take() else { return };
+        for (ticket, attempt) in (0..).zip(&mut self.attempts) {
+            for node in attempt.tally.ask_spared() {
+                attempt.post(node, &opening, propose, ReplyTo { sender: sender.clone(), ticket });
+            }
+        }
+    }
+
+    /// Asks the spared nodes because the first ones are late.
+    fn on_late(&mut self) {
+        let pool = self.inner.pool();
+        if self.rest.as_ref().is_none_or(|rest| pool.env().now() < rest.late_at) {
+            return; // The raises began meanwhile, and have time of their own.
+        }
+        for attempt in &mut self.attempts {
+            let late: Vec<usize> = match attempt.step {
+                Step::Acquiring => attempt.tally.awaited().collect(),
+                Step::Raising { token, .. } => attempt.tally.below(token),
+                _ => Vec::new(),
+            };
+            // If none has answered, this worker itself may have been stopped.
+            if late.len() < pool.majority() {
+                late.into_iter().for_each(|node| pool.mark_late(node));
+            }
+            if matches!(attempt.step, Step::Raising { .. }) {
+                // With the next vote the token is settled again.
+                attempt.step = Step::Acquiring;
+                (self.raises, self.raised) = vote_channel();
+            }
+        }
+        self.ask_rest();
+    }
+
     fn on_vote(&mut self, vote: &Vote) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
-        if !matches!(attempt.step, Step::Acquiring) {
-            return; // Late: a grant is found by the first extension; a loss has been released.
+        match attempt.step {
+            Step::Acquiring => attempt.tally.count(vote),
+            // It may replace a node that does not raise its counter.
+            Step::Raising { .. } if self.is_partial => return attempt.tally.count(vote),
+            // Late: a grant is found by the first extension; a loss has been released.
+            _ => return,
         }
-        attempt.tally.count(vote);
         if attempt.tally.verdict() == Verdict::Won {
             // A node that may have lost its memory since its grant must not count for the majority.
             attempt.tally.forget_unless(|node, epoch| pool.epoch(node) == epoch);
         }
         match attempt.tally.verdict() {
+            Verdict::Open if attempt.tally.needs_spared() => self.ask_rest(),
             Verdict::Open => {}
             Verdict::Lost => {
                 attempt.release();
@@ -267,6 +360,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
         let behind = attempt.tally.below(token);
         attempt.step = Step::Raising { token, waiting: behind.len() };
+        if let Some(rest) = &mut self.rest {
+            rest.late_at = pool.env().now() + rest.patience;
+        }
         for node in behind {
             let request = Request::Raise {
                 resource: attempt.resource.clone(),
@@ -284,15 +380,35 @@ impl<'a, D: RoundData> Round<'a, D> {
         let token = *token;
         *waiting -= 1;
         let all_in = *waiting == 0;
-        if matches!(vote.answer, Answer::Reply(Reply::Raised)) {
+        let raised = matches!(vote.answer, Answer::Reply(Reply::Raised));
+        if raised {
             attempt.tally.raised(vote.node, token);
         }
         if attempt.tally.agrees_on(token) {
             attempt.step = Step::Won(token);
             self.open -= 1;
+        } else if !raised && self.is_partial {
+            attempt.tally.not_raised(vote.node, NodeOutcome::of(&vote.answer));
+            self.settle_without(vote.ticket);
         } else if all_in {
             attempt.release();
             self.open -= 1;
+        }
+    }
+
+    /// Continues a round whose node failed to raise its counter: with other grants, or with the spared nodes.
+    fn settle_without(&mut self, ticket: u64) {
+        let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
+        // Replies to the present raises must not count for another token.
+        (self.raises, self.raised) = vote_channel();
+        attempt.step = Step::Acquiring;
+        match attempt.tally.verdict() {
+            Verdict::Open => self.ask_rest(),
+            Verdict::Won => self.settle_token(ticket),
+            Verdict::Lost => {
+                attempt.release();
+                self.open -= 1;
+            }
         }
     }
 
@@ -330,6 +446,7 @@ impl<'a, D: RoundData> Round<'a, D> {
                 token,
                 params,
                 grants: attempt.tally.granted().collect(),
+                spared: attempt.tally.spared().collect(),
                 late: late.take(),
                 deadline: Arc::clone(&deadline),
             };

@@ -5,6 +5,7 @@ use crate::{
     lease::{
         AcquireError, Lease, LeaseOptions, Locks, TryAcquire,
         acquire::{AttemptResult, attempt_each, is_contended},
+        contact::Contact,
         inner::QuorumInner,
         inspect::inspect_each,
     },
@@ -104,7 +105,8 @@ impl Locks {
         loop {
             let number = next.unwrap_or(first);
             let resource = names[number].clone();
-            let attempted = attempt_each(&self.inner, std::slice::from_ref(&resource), params).await;
+            let one = std::slice::from_ref(&resource);
+            let attempted = attempt_each(&self.inner, one, params, Contact::All).await;
             let tally = match attempted.into_iter().next().unwrap_or(AttemptResult::Closed) {
                 AttemptResult::Held(lease, _) => {
                     self.options.bind(&lease, self.inner.env().now());

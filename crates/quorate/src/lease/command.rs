@@ -38,6 +38,8 @@ pub(crate) struct Adoption {
     pub(crate) token: FencingToken,
     pub(crate) params: LeaseParams,
     pub(crate) grants: Vec<(usize, Grant)>,
+    /// The nodes that were not asked.
+    pub(crate) spared: Vec<usize>,
     /// The channel of the votes that come after the verdict.
     pub(crate) late: Option<VoteReceiver>,
     pub(crate) deadline: Arc<LeaseDeadline>,

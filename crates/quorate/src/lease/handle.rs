@@ -150,7 +150,8 @@ impl Lease {
         result.await.unwrap_or(Err(LeaseLost.into()))
     }
 
-    /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most.
+    /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most. A node that was
+    /// never asked for the lease needs no release; it counts as confirmed if the others are late.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.
@@ -173,19 +174,32 @@ impl Lease {
         let (sender, mut votes) = vote_channel();
         self.post_release(Some(ReplyTo { sender, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
-        let mut confirmed = 0;
-        let deadline = pool.env().now() + pool.config().node_timeout;
+        // The nodes that confirmed, and those to which no message of the lease was sent.
+        let (mut confirmed, mut unasked) = (0, 0);
+        let now = pool.env().now();
+        let deadline = now + pool.config().node_timeout;
+        let mut is_late = false;
         // Use one timer for all votes.
-        let mut over = pin!(pool.env().sleep_until(deadline));
-        while confirmed < pool.majority() {
+        let mut timer = pin!(pool.env().sleep_until(now + pool.patience()));
+        while confirmed + (if is_late { unasked } else { 0 }) < pool.majority() {
             let vote = tokio::select! { biased;
                 vote = votes.recv() => vote,
-                () = &mut over => None,
+                () = &mut timer => None,
             };
+            if vote.is_none() && !is_late {
+                is_late = true;
+                timer.set(pool.env().sleep_until(deadline));
+                continue;
+            }
             let Some(vote) = vote else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            confirmed += usize::from(matches!(outcomes[vote.node], NodeOutcome::Granted));
+            match outcomes[vote.node] {
+                NodeOutcome::Granted if vote.sent.is_some() => confirmed += 1,
+                NodeOutcome::Granted => unasked += 1,
+                _ => {}
+            }
         }
+        confirmed += unasked;
         if confirmed >= pool.majority() {
             return Ok(());
         }

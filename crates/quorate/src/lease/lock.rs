@@ -4,6 +4,7 @@ use crate::{
     lease::{
         AcquireError, Lease, LeaseOptions,
         acquire::{AttemptResult, attempt, attempt_each, is_contended},
+        contact::Contact,
         inner::QuorumInner,
         mode::Mode,
         options::lease_options,
@@ -46,6 +47,7 @@ pub struct Lock<L = Lease> {
     /// The wait after which the caller joins the queue.
     patience: Option<Duration>,
     mode: Mode,
+    contact: Contact,
     on_holder: Option<OnHolder>,
     lease: PhantomData<fn() -> L>,
 }
@@ -120,6 +122,7 @@ impl<L> Lock<L> {
             wait: None,
             patience: None,
             mode: Mode::Exclusive,
+            contact: Contact::MajorityFirst,
             on_holder: None,
             lease: PhantomData,
         }
@@ -128,6 +131,12 @@ impl<L> Lock<L> {
     /// Returns the same lock, which will be held in this mode.
     pub(super) fn held(mut self, mode: Mode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// Returns the same lock, whose rounds ask these nodes at first.
+    pub(super) fn contact(mut self, contact: Contact) -> Self {
+        self.contact = contact;
         self
     }
 
@@ -161,7 +170,8 @@ impl<L> Lock<L> {
 
     pub(super) async fn attempt(&self) -> Result<TryAcquire, AcquireError> {
         let (resource, params) = self.parsed()?;
-        let mut attempted = attempt_each(&self.inner, std::slice::from_ref(&resource), params).await;
+        let one = std::slice::from_ref(&resource);
+        let mut attempted = attempt_each(&self.inner, one, params, self.contact).await;
         outcome(&self.inner, &self.options, resource, attempted.pop().unwrap_or(AttemptResult::Closed))
     }
 
@@ -185,7 +195,7 @@ impl<L> Lock<L> {
             };
             backoff.attempts();
             let began = env.now();
-            let tally = match attempt(&self.inner, &resource, params, ticket).await {
+            let tally = match attempt(&self.inner, &resource, params, ticket, self.contact).await {
                 AttemptResult::Held(lease, _) => {
                     backoff.won();
                     self.inner.majority_log().reached(env.now());
@@ -267,6 +277,7 @@ impl<L> Clone for Lock<L> {
             wait: self.wait,
             patience: self.patience,
             mode: self.mode,
+            contact: self.contact,
             on_holder: self.on_holder.clone(),
             lease: PhantomData,
         }

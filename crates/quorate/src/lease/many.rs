@@ -6,6 +6,7 @@ use crate::{
     lease::{
         AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire,
         acquire::{AttemptResult, attempt_each},
+        contact::Contact,
         inner::QuorumInner,
         lock::outcome,
         options::lease_options,
@@ -116,7 +117,7 @@ impl Locks {
         &self,
     ) -> Result<Vec<(Resource, Result<TryAcquire, AcquireError>)>, AcquireError> {
         let (named, params) = self.parsed()?;
-        let attempted = attempt_each(&self.inner, &named, params).await;
+        let attempted = attempt_each(&self.inner, &named, params, Contact::All).await;
         let each = named.into_iter().zip(attempted);
         Ok(each.map(|(name, one)| (name.clone(), outcome(&self.inner, &self.options, name, one))).collect())
     }
@@ -134,7 +135,8 @@ impl Locks {
         loop {
             let rest = &sorted[held.len()..];
             let mut lost = None;
-            for (resource, attempted) in rest.iter().zip(attempt_each(&self.inner, rest, params).await) {
+            let attempted = attempt_each(&self.inner, rest, params, Contact::All).await;
+            for (resource, attempted) in rest.iter().zip(attempted) {
                 match attempted {
                     AttemptResult::Held(lease, _) if lost.is_none() => {
                         self.options.bind(&lease, env.now());
@@ -147,7 +149,7 @@ impl Locks {
             }
             if let Some(resource) = lost {
                 let lock = Lock::<Lease>::new(Arc::clone(&self.inner), Ok(resource.clone()));
-                let lock = lock.options(self.options.clone());
+                let lock = lock.options(self.options.clone()).contact(Contact::All);
                 tokio::select! { biased;
                     acquired = lock.acquire_by(deadline) => held.push(acquired?),
                     // If a held lease is lost, begin again rather than wait for the rest.

@@ -66,6 +66,7 @@
 mod acquire;
 mod any;
 mod command;
+mod contact;
 mod deadline;
 mod error;
 mod event;
@@ -83,6 +84,7 @@ mod read;
 mod release_request;
 mod renewer;
 mod signal;
+mod spread;
 mod state;
 mod transfer;
 mod wait;
@@ -99,6 +101,7 @@ pub use options::LeaseOptions;
 pub use read::ReadLease;
 
 pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
+pub(crate) use contact::Contact;
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;
 pub(crate) use inspect::{InspectTarget, inspect, inspect_each};

@@ -132,12 +132,13 @@ impl LeaseRenewer {
     }
 
     fn adopt(&mut self, now: BootTime, adoption: Adoption) {
-        let Adoption { id, resource, owner, token, params, grants, late, deadline } = adoption;
+        let Adoption { id, resource, owner, token, params, grants, spared, late, deadline } = adoption;
         let nodes = self.pool.len();
         let mut held = LeaseState::new(resource, owner, token, params, self.pool.config(), nodes, now);
         for (node, grant) in grants {
             held.granted(node, grant.sent, grant.memory.epoch);
         }
+        held.spare(now, &spared);
         // A node may have lost its memory between the verdict and this point.
         let pool = &self.pool;
         held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
@@ -228,7 +229,7 @@ impl LeaseRenewer {
         let mut wake = kept.held.wake();
         if self.pool.config().sabotaged(Sabotage::LossFromVotesOnly) {
             let steps_down = kept.held.stage() >= LeaseEvent::StepDown;
-            wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.asks_at() };
+            wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.sends_at() };
         }
         // Most votes do not change the wake-up time.
         if wake != kept.wake {
@@ -238,11 +239,16 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, reports its last events and releases it on every node, in this order.
+    /// Ends a lease for good, reports its last events and releases it on every node that was ever asked for it, in this
+    /// order.
     fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
         if let Some(held) = self.end(id) {
+            let unasked: Vec<usize> = held.unasked().collect();
             let LeaseState { resource, owner, params, .. } = held;
-            self.pool.free(&params.release(resource, owner), |_| true, reply);
+            self.pool.free(&params.release(resource, owner), |node| !unasked.contains(&node), reply);
+            if let Some(reply) = reply {
+                unasked.into_iter().for_each(|node| self.pool.holds_nothing(node, reply));
+            }
         }
     }
 

@@ -313,6 +313,11 @@ impl QuorumBuilder {
         self.change(move |config| config.node_timeout = timeout)
     }
 
+    /// Sets [`QuorumConfig::ask_all_nodes`]: a lock asks all nodes at once, and not a majority first.
+    pub fn ask_all_nodes(self, all: bool) -> Self {
+        self.change(move |config| config.ask_all_nodes = all)
+    }
+
     /// Sets [`QuorumConfig::max_ttl`], the longest TTL. Shared by all workers.
     pub fn max_ttl(self, ttl: Duration) -> Self {
         self.change(move |config| config.max_ttl = ttl)

@@ -55,6 +55,7 @@
 mod clock_offset;
 mod clock_steps;
 mod epoch;
+mod latency;
 mod marker;
 mod node_trust;
 mod policy;

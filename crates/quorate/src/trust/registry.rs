@@ -2,7 +2,10 @@ use crate::{
     config::majority,
     env::{BootTime, WallTime},
     node::{Cause, NodeTime},
-    trust::{NodeEpoch, QuarantineReason, VoteRejection, clock_offset::ClockOffset, quorum_clock},
+    trust::{
+        NodeEpoch, QuarantineReason, VoteRejection, clock_offset::ClockOffset, latency::Latencies,
+        quorum_clock,
+    },
 };
 use std::{
     collections::BTreeSet,
@@ -99,6 +102,7 @@ pub(crate) struct NodeRegistry {
     changed: watch::Sender<()>,
     /// True once a majority of the nodes could vote at the same time.
     had_quorum: AtomicBool,
+    latencies: Latencies,
 }
 
 #[derive(Debug)]
@@ -182,6 +186,7 @@ impl NodeRegistry {
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             had_quorum: AtomicBool::new(false),
+            latencies: Latencies::new(names.len()),
         }
     }
 
@@ -318,6 +323,7 @@ impl NodeRegistry {
         let is_first_new =
             is_new(&new) && !state.states.iter().any(|state| is_new(state) || *state == NodeState::Trusted);
         log(&self.entries[node].name, &new, is_first_new, &mut state.logged[node]);
+        self.latencies.set_votes(node, new == NodeState::Trusted);
         state.states[node] = new;
         let votes = state.states.iter().filter(|state| **state == NodeState::Trusted).count();
         if votes >= majority(self.entries.len()) {
@@ -325,6 +331,11 @@ impl NodeRegistry {
         }
         drop(state);
         self.notify_all();
+    }
+
+    /// Returns the measured latency of the nodes.
+    pub(crate) fn latencies(&self) -> &Latencies {
+        &self.latencies
     }
 
     pub(crate) fn set_round_trip(&self, node: usize, time: Duration) {

@@ -55,6 +55,8 @@ pub struct Tally<D = ()> {
 
 #[derive(Clone, Debug)]
 enum Slot {
+    /// The node has not been asked: it is asked only if the others cannot decide the round, or are late.
+    Spared,
     Pending,
     Granted(Grant),
     /// The node did not grant. `may_hold` is true if the request was sent and the node may have executed it, or may
@@ -76,6 +78,34 @@ impl<D: RoundData> Tally<D> {
     /// Creates the tally of a round over `nodes` nodes that also collects `data`.
     pub fn with_data(nodes: usize, data: D) -> Self {
         Self { slots: vec![Slot::Pending; nodes], data }
+    }
+
+    /// Records that `nodes` are not asked at first.
+    pub fn spare(&mut self, nodes: &[usize]) {
+        nodes.iter().for_each(|&node| self.slots[node] = Slot::Spared);
+    }
+
+    /// Iterates over the nodes that have not been asked.
+    pub fn spared(&self) -> impl Iterator<Item = usize> {
+        self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Spared)).map(|(node, _)| node)
+    }
+
+    /// Returns whether the spared nodes are needed now: one of the others did not grant, or its grant no longer counts.
+    /// (If the others are only late, the caller decides by its clock.)
+    pub fn needs_spared(&self) -> bool {
+        self.spared().next().is_some() && self.slots.iter().any(|slot| matches!(slot, Slot::Against { .. }))
+    }
+
+    /// Returns the spared nodes, which the caller asks now.
+    pub fn ask_spared(&mut self) -> Vec<usize> {
+        let nodes: Vec<usize> = self.spared().collect();
+        nodes.iter().for_each(|&node| self.slots[node] = Slot::Pending);
+        nodes
+    }
+
+    /// Iterates over the nodes that were asked and have not answered.
+    pub fn awaited(&self) -> impl Iterator<Item = usize> {
+        self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Pending)).map(|(node, _)| node)
     }
 
     /// Returns the data that the round has collected.
@@ -115,6 +145,11 @@ impl<D: RoundData> Tally<D> {
         if let Slot::Granted(grant) = &mut self.slots[node] {
             grant.counter = to;
         }
+    }
+
+    /// Records that `node` granted, but did not raise its counter. Its grant no longer counts; it may hold the key.
+    pub fn not_raised(&mut self, node: usize, outcome: NodeOutcome) {
+        self.slots[node] = Slot::Against { outcome, may_hold: true };
     }
 
     /// Removes the grants of nodes that may have lost their memory since the grant.
@@ -185,6 +220,7 @@ impl<D: RoundData> Tally<D> {
     /// Returns whether `node` may hold the attempt's key, now or later.
     pub fn may_hold(&self, node: usize) -> bool {
         match &self.slots[node] {
+            Slot::Spared => false,
             Slot::Pending | Slot::Granted(_) => true,
             Slot::Against { may_hold, .. } => *may_hold,
         }
@@ -208,21 +244,27 @@ impl<D: RoundData> Tally<D> {
 
     /// Returns the holder if a majority names the same one.
     pub fn holder(&self) -> Option<&Owner> {
+        self.holder_on().map(|(owner, _)| owner)
+    }
+
+    /// Returns the holder if a majority names the same one, with the number of nodes that name it.
+    pub fn holder_on(&self) -> Option<(&Owner, usize)> {
         let named = |owner: &Owner| self.contended().filter(|(other, _)| *other == owner).count();
-        self.contended().map(|(owner, _)| owner).find(|owner| named(owner) >= self.majority())
+        self.contended().map(|(owner, _)| (owner, named(owner))).find(|(_, count)| *count >= self.majority())
     }
 
     /// Iterates over the outcome of each node, in the order of the list.
     pub fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
         self.slots.iter().map(|slot| match slot {
-            Slot::Pending => NodeOutcome::Pending,
+            Slot::Spared | Slot::Pending => NodeOutcome::Pending,
             Slot::Granted(_) => NodeOutcome::Granted,
             Slot::Against { outcome, .. } => outcome.clone(),
         })
     }
 
+    /// Returns the number of nodes that may still grant.
     fn pending(&self) -> usize {
-        self.slots.iter().filter(|slot| matches!(slot, Slot::Pending)).count()
+        self.slots.iter().filter(|slot| matches!(slot, Slot::Spared | Slot::Pending)).count()
     }
 
     fn contended(&self) -> impl Iterator<Item = (&Owner, Option<Duration>)> {
@@ -290,6 +332,37 @@ mod tests {
         assert_eq!(tally(4, &split).verdict(), Verdict::Open);
         let even = [&split[..], &[held(3, "b", 5)]].concat();
         assert_eq!(tally(4, &even).verdict(), Verdict::Lost, "an even number of nodes ends as well");
+    }
+
+    #[test]
+    fn the_spared_nodes_are_needed_after_the_first_node_that_does_not_grant() {
+        let dead = vote(1, 1, Answer::Failed(Cause::TimedOut));
+        for against in [held(1, "b", 50), dead] {
+            let mut thrifty = Tally::new(5);
+            thrifty.spare(&[3, 4]);
+            thrifty.count(&grant(0, 1, 7));
+            assert!(!thrifty.needs_spared() && !thrifty.may_hold(3) && thrifty.may_hold(2));
+            assert_eq!(thrifty.awaited().collect::<Vec<_>>(), [1, 2]);
+            thrifty.count(&against);
+            assert_eq!((thrifty.verdict(), thrifty.needs_spared()), (Verdict::Open, true));
+            assert_eq!(thrifty.ask_spared(), [3, 4]);
+            assert!(!thrifty.needs_spared() && thrifty.may_hold(3), "they are asked only once");
+            [grant(3, 2, 7), grant(4, 2, 7)].iter().for_each(|vote| thrifty.count(vote));
+            assert_eq!(thrifty.verdict(), Verdict::Won);
+        }
+    }
+
+    #[test]
+    fn a_grant_without_its_raise_or_its_memory_needs_the_spared_nodes() {
+        let mut thrifty = tally(5, &[grant(0, 1, 7), grant(1, 1, 9), grant(2, 1, 9)]);
+        thrifty.spare(&[3, 4]);
+        let mut forgot = thrifty.clone();
+        assert_eq!((thrifty.verdict(), thrifty.needs_spared()), (Verdict::Won, false));
+        thrifty.not_raised(0, NodeOutcome::Refused(crate::node::Refusal::NotOwner));
+        assert_eq!((thrifty.verdict(), thrifty.needs_spared()), (Verdict::Open, true));
+        assert!(thrifty.may_hold(0), "its key is released if the attempt is lost");
+        forgot.forget_unless(|node, _| node != 2);
+        assert!(forgot.needs_spared());
     }
 
     #[test]

@@ -6,6 +6,12 @@ use std::fmt;
 pub enum Action {
     /// An attempt begins and sends its acquires.
     Begin(u8),
+    /// An attempt begins and sends its acquires to all nodes but this one.
+    BeginFirst(u8, Name),
+    /// An attempt sends its acquire to the node that it has spared.
+    AskRest(u8),
+    /// A holder sends its extension to the node that it has spared.
+    Spread(u8),
     /// An attempt gives up and sends its releases.
     GiveUp(u8),
     /// A holder sends its extensions.
@@ -34,6 +40,9 @@ impl fmt::Debug for Action {
         let kept = |again: bool| if again { " (kept)" } else { "" };
         match *self {
             Self::Begin(a) => write!(f, "{} begins", who(a)),
+            Self::BeginFirst(a, node) => write!(f, "{} begins without {node:?}", who(a)),
+            Self::AskRest(a) => write!(f, "{} asks the rest", who(a)),
+            Self::Spread(a) => write!(f, "{} spreads", who(a)),
             Self::GiveUp(a) => write!(f, "{} gives up", who(a)),
             Self::Extend(a) => write!(f, "{} extends", who(a)),
             Self::Release(a) => write!(f, "{} releases", who(a)),

@@ -26,6 +26,9 @@ pub struct Exclusion {
     pub forgets: u8,
     /// Set if a reply arrives at once or never. Otherwise it arrives at any later time or never.
     pub prompt: bool,
+    /// Set if an attempt asks a majority first. It may ask the other node at any later time; once it holds the lease, it
+    /// may extend it to that node. Its releases go to the nodes that it has asked.
+    pub majority_first: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
@@ -45,6 +48,8 @@ pub enum Rule {
     Margin,
     /// A lease ends before its holder sends the first message of the release.
     EndBeforeRelease,
+    /// Only a node that was asked counts.
+    Asked,
     /// An owner token signs only one attempt, and not its retry too.
     FreshOwner,
 }
@@ -52,7 +57,15 @@ pub enum Rule {
 impl Exclusion {
     /// Returns the model of two attempts, with replies that arrive at any time.
     pub fn plain() -> Self {
-        Self { attempts: 2, extensions: 0, doubles: 0, forgets: 0, prompt: false, without: None }
+        Self {
+            attempts: 2,
+            extensions: 0,
+            doubles: 0,
+            forgets: 0,
+            prompt: false,
+            majority_first: false,
+            without: None,
+        }
     }
 
     /// Returns the model of two attempts and a round of extensions.
@@ -68,6 +81,11 @@ impl Exclusion {
     /// Returns the model of two attempts, a round of extensions, and requests that run twice.
     pub fn doubled() -> Self {
         Self { doubles: 1, ..Self::extending() }
+    }
+
+    /// Returns the model of two attempts that ask a majority first, and a node that forgets.
+    pub fn majority_first() -> Self {
+        Self { majority_first: true, forgets: 1, prompt: true, ..Self::plain() }
     }
 
     /// Returns the model of a worker that tries again, and another worker.

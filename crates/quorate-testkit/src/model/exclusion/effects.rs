@@ -102,7 +102,7 @@ impl Exclusion {
         let age = if self.leaves_out(Rule::Send) { 0 } else { age };
         // If two votes of a node arrive out of order, the later one is kept.
         line.vote = Some(line.vote.map_or(age, |vote| vote.min(age)));
-        let votes = Self::tally(state, attempt);
+        let votes = self.tally(state, attempt);
         if votes.verdict() == Verdict::Won {
             let left = self.left(&votes);
             match state.phases[attempt] {
@@ -113,8 +113,17 @@ impl Exclusion {
         Some(())
     }
 
-    fn tally(state: &State, attempt: usize) -> Tally {
-        tally(state.sites.map(|site| site.lines[attempt].vote.map(|age| (1, [0; 2], NOW - u32::from(age)))))
+    fn tally(&self, state: &State, attempt: usize) -> Tally {
+        tally(
+            state
+                .sites
+                .map(|site| self.vote(&site.lines[attempt]).map(|age| (1, [0; 2], NOW - u32::from(age)))),
+        )
+    }
+
+    fn vote(&self, line: &Line) -> Option<u8> {
+        let counts_unasked = line.spared && self.leaves_out(Rule::Asked);
+        line.vote.or(counts_unasked.then_some(0))
     }
 
     /// Returns the time for which the votes allow the worker to believe in the lease.
@@ -131,7 +140,8 @@ impl Exclusion {
     pub(super) fn end(state: &mut State, attempt: usize, phase: Phase) {
         state.phases[attempt] = phase;
         for site in &mut state.sites {
-            site.lines[attempt].release = true;
+            let line = &mut site.lines[attempt];
+            line.release = !line.spared;
         }
     }
 
@@ -156,7 +166,8 @@ impl Exclusion {
                 Phase::Held(left) => state.phases[attempt] = Phase::Held(left - 1),
                 Phase::Acquiring => {
                     let lines = state.sites.iter().map(|site| site.lines[attempt]);
-                    let hopes = |line: &Line| line.acquire.or(line.reply).or(line.vote).is_some();
+                    let hopes =
+                        |line: &Line| line.spared || line.acquire.or(line.reply).or(line.vote).is_some();
                     if lines.filter(hopes).count() < 2 {
                         Self::end(state, attempt, Phase::Lost);
                     }

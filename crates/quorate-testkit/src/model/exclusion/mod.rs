@@ -4,7 +4,7 @@
 //!
 //! The model does not cover a worker's actions after it has checked its lease: the fencing token protects against a
 //! pause between check and use. It does not cover tokens themselves, *raise*, and an attempt that wins with too little
-//! validity left. Nor does it cover a node that comes back with an earlier state, because such a node can only have
+//! validity left. It does not cover the order in which nodes are asked first: an attempt may spare any node. Nor does it cover a node that comes back with an earlier state, because such a node can only have
 //! more keys than one that came back empty. Clocks beyond the assumptions are not covered either.
 //!
 //! # Scope
@@ -39,7 +39,7 @@ pub use state::State;
 
 use super::Name;
 use bounds::{EARLY, TTL};
-use state::{Phase, Site};
+use state::{Line, Phase, Site};
 use stateright::{Model, Property};
 
 impl Exclusion {
@@ -55,12 +55,19 @@ impl Exclusion {
     fn worker_actions(&self, state: &State, attempt: usize, actions: &mut Vec<Action>) {
         let number = attempt as u8;
         match state.phases[attempt] {
+            Phase::Idle if self.may_begin(state, attempt) && self.majority_first => {
+                actions.extend(state.sites.iter().map(|site| Action::BeginFirst(number, site.name)));
+            }
             Phase::Idle if self.may_begin(state, attempt) => actions.push(Action::Begin(number)),
             // The releases of an attempt matter only to its retry. Without a retry, an attempt that gives up has the
             // same effect as one that never continues.
             Phase::Acquiring if self.attempts > 2 => actions.push(Action::GiveUp(number)),
+            Phase::Acquiring if spares(state, attempt) => actions.push(Action::AskRest(number)),
             Phase::Held(_) => {
                 actions.push(Action::Release(number));
+                if spares(state, attempt) {
+                    actions.push(Action::Spread(number));
+                }
                 if state.extensions > 0 {
                     actions.push(Action::Extend(number));
                 }
@@ -68,6 +75,17 @@ impl Exclusion {
             _ => {}
         }
     }
+}
+
+/// Returns `true` if the attempt has not asked one of the nodes.
+fn spares(state: &State, attempt: usize) -> bool {
+    state.sites.iter().any(|site| site.lines[attempt].spared)
+}
+
+/// Returns `true` if `is` holds for the lines of an attempt that believes in its lease.
+fn any_holder(state: &State, is: fn(&[Line]) -> bool) -> bool {
+    let lines = |attempt: usize| state.sites.map(|site| site.lines[attempt]);
+    (0..ATTEMPTS).any(|attempt| matches!(state.phases[attempt], Phase::Held(_)) && is(&lines(attempt)))
 }
 
 fn held(state: &State) -> usize {
@@ -133,10 +151,30 @@ impl Model for Exclusion {
                 state.phases[usize::from(a)] = Phase::Acquiring;
                 state.sites.iter_mut().for_each(|site| site.lines[usize::from(a)].acquire = Some(0));
             }
+            Action::BeginFirst(a, node) => {
+                state.phases[usize::from(a)] = Phase::Acquiring;
+                let spared = at(node)?;
+                for (at, site) in state.sites.iter_mut().enumerate() {
+                    let line = &mut site.lines[usize::from(a)];
+                    (line.spared, line.acquire) = (at == spared, (at != spared).then_some(0));
+                }
+            }
+            Action::AskRest(a) | Action::Spread(a) => {
+                let spreads = matches!(action, Action::Spread(_));
+                let lines = state.sites.iter_mut().map(|site| &mut site.lines[usize::from(a)]);
+                for line in lines.filter(|line| line.spared) {
+                    let request = if spreads { &mut line.extend } else { &mut line.acquire };
+                    *request = Some(0);
+                    line.spared = false;
+                }
+            }
             Action::GiveUp(a) => Self::end(&mut state, a.into(), Phase::Lost),
             Action::Extend(a) => {
                 state.extensions -= 1;
-                state.sites.iter_mut().for_each(|site| site.lines[usize::from(a)].extend = Some(0));
+                for site in &mut state.sites {
+                    let line = &mut site.lines[usize::from(a)];
+                    (line.spared, line.extend) = (false, Some(0));
+                }
             }
             Action::Release(a) => {
                 let before = state.phases[usize::from(a)];
@@ -190,6 +228,14 @@ impl Model for Exclusion {
                 };
                 let old = state.sites.iter().any(|site| site.key.is_some_and(|(_, left)| left < TTL - EARLY));
                 spent && old && (0..ATTEMPTS).any(|a| matches!(state.phases[a], Phase::Held(_)) && fresh(a))
+            }));
+        }
+        if self.majority_first {
+            properties.push(Property::sometimes("a lease on a bare majority", |_, state: &State| {
+                any_holder(state, |lines| lines.iter().any(|line| line.spared))
+            }));
+            properties.push(Property::sometimes("a lease that has spread", |_, state: &State| {
+                any_holder(state, |lines| lines.iter().all(|line| line.vote.is_some()))
             }));
         }
         if self.forgets > 0 {

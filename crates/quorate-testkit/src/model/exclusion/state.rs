@@ -26,6 +26,8 @@ pub(super) struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Line {
+    /// No message of the attempt was sent to the node.
+    pub(super) spared: bool,
     pub(super) acquire: Option<u8>,
     pub(super) extend: Option<u8>,
     pub(super) release: bool,

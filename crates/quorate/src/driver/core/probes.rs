@@ -2,7 +2,9 @@
 //! that is idle or not trusted.
 
 use crate::{
-    driver::core::{Command, Core, IDLE_PROBES, IN_FLIGHT_MAX, PROBE_EVERY, RECONNECT_EVERY},
+    driver::core::{
+        Command, Core, IDLE_PROBES, IN_FLIGHT_MAX, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY,
+    },
     env::BootTime,
     node::{Cause, NodeTime, Reply, Request},
     sabotage::Sabotage,
@@ -39,10 +41,14 @@ impl Core {
         let quarantined = self.node_trust.wake().is_some();
         let soon = quarantined || self.node_trust.may_change_soon();
         let every = if soon { PROBE_EVERY } else { RECONNECT_EVERY };
+        if self.node_trust.is_withheld() {
+            self.late_probe = None;
+        }
         match self.probe_at {
             _ if !self.node_trust.is_withheld() => {
                 self.probe_at = None;
                 self.probe_if_idle(now, commands);
+                self.probe_if_late(now, commands);
             }
             None => self.probe_at = Some(now + every),
             Some(at) if now < at => {}
@@ -84,6 +90,28 @@ impl Core {
         if self.queue.is_empty() && self.idle_until().is_some_and(|at| now >= at) {
             self.idle_since = now;
             self.send_probe(now, commands);
+        }
+    }
+
+    /// Probes a node that was late, so that it is asked first again once it answers promptly. No acquire has to wait for
+    /// it until then.
+    fn probe_if_late(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        if self.node_trust.is_unknown() || !self.registry.latencies().is_late(self.me) {
+            self.late_probe = None;
+            return;
+        }
+        let (first, most) = PROBE_LATE_EVERY;
+        let (mut at, mut every) = *self.late_probe.get_or_insert((now + first, first));
+        if self.registry.latencies().is_recovering(self.me) {
+            (at, every) = (at.min(now + first), first);
+            self.late_probe = Some((at, every));
+        }
+        if now >= at {
+            self.late_probe = Some((now + every, (every * 2).min(most)));
+            // Any reply shows whether the node is prompt: with requests in flight, no probe is needed.
+            if self.in_flight.is_empty() {
+                self.send_probe(now, commands);
+            }
         }
     }
 

@@ -90,6 +90,7 @@ impl<'a> RetryBackoff<'a> {
             }
             return;
         };
+        waiting.refused_by(tally.holder_on());
         let until = env.now() + self.pause(tally);
         let until = deadline.map_or(until, |deadline| until.min(deadline));
         loop {
@@ -122,10 +123,12 @@ impl<'a> RetryBackoff<'a> {
         mine < self.attempt || env.now() >= until || !self.is_taken(&wake.owner).await
     }
 
-    /// Returns whether one node, chosen at random, names a holder other than `before` that excludes this caller.
+    /// Returns whether one node, chosen at random among the first majority, names a holder other than `before` that excludes this caller.
     async fn is_taken(&self, before: &Owner) -> bool {
         let pool = self.inner.pool();
-        let node = (pool.env().random() % pool.len() as u64) as usize;
+        // A lease that was acquired just now may be stored on no other node.
+        let first = pool.env().random() % pool.majority() as u64;
+        let node = pool.order(self.resource)[first as usize];
         let look = |_| Request::Inspect { resource: self.resource.clone() };
         let vote = pool.ask_some([node], look).recv().await;
         vote.is_some_and(|vote| {
