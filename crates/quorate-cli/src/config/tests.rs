@@ -172,7 +172,7 @@ fn every_key_is_read() {
 
 #[test]
 fn errors_name_line_key_value_and_fix() {
-    let table: [(String, &[&str]); 73] = [
+    let table: [(String, &[&str]); 74] = [
         // Keys and types.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
