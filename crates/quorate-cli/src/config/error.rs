@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The keys whose values can have the wrong type.
-const KEYS: [&str; 51] = [
+const KEYS: [&str; 52] = [
     "at",
     "attempts",
     "backoff",
@@ -15,6 +15,7 @@ const KEYS: [&str; 51] = [
     "cert_file",
     "clock_step_allowance",
     "command",
+    "contact",
     "cwd",
     "delay",
     "delivery",

@@ -193,7 +193,7 @@ fn errors_name_line_key_value_and_fix() {
             &[":3: job \"a\" has nothing to run; add command = [", "or shell = "],
         ),
         (format!("{NODES}max_running = 0"), &[":2: max_running is 0; give it 1 or more"]),
-        (format!("{NODES}contact = \"some\""), &[":2: contact: ", "`majority` or `all`"]),
+        (format!("{NODES}contact = \"some\""), &[":2: contact `some` is unknown; "]),
         (format!("{NODES}durable = \"yes\""), &[":2: durable: ", "expected a boolean"]),
         (format!("{NODES}group = \"a\"\ngroup = \"b\""), &[":3: duplicate key `group`; keep one"]),
         (format!("{NODES}group = \"a"), &[":2: "]),
