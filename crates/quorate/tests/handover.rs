@@ -316,10 +316,17 @@ async fn a_forced_release_applies_to_the_observed_holder_only() {
     assert!(contended(&outside, "x").await);
     // A lease is extended to all nodes once it has been held for a moment.
     let mut seen = outside.inspect(&resource).await.expect("a majority");
-    while seen.named != [(lease.owner().clone(), 5)] {
-        tokio::time::sleep(SECOND / 200).await;
-        seen = outside.inspect(&resource).await.expect("a majority");
-    }
+    let spread = async {
+        while seen.named != [(lease.owner().clone(), 5)] {
+            outside.env().sleep(SECOND / 200).await;
+            seen = outside.inspect(&resource).await.expect("a majority");
+        }
+    };
+    outside
+        .env()
+        .before(outside.env().now() + 8 * SECOND, spread)
+        .await
+        .expect("it is extended to all nodes");
     let forced = outside.force_release(&resource, &seen.named[0].0).await;
     assert!(forced.is_clear() && forced.freed == 5, "{forced:?}");
     assert!(lease.is_valid(), "the holder does not know");

@@ -136,7 +136,7 @@ struct Round<'a, D: RoundData> {
     open: usize,
     /// True for a round that began without some of the nodes. It has one attempt.
     is_partial: bool,
-    /// What is needed to ask the spared nodes, until they are asked.
+    /// The data of the requests to the spared nodes, until they are asked.
     rest: Option<Rest>,
 }
 
