@@ -8,7 +8,8 @@ use std::{
 /// The number of buckets between a duration and twice that duration.
 const PARTS: u32 = 8;
 
-/// The counts of ticks on this worker, by outcome, since the scheduler was made.
+/// The counts of ticks by outcome, since the scheduler was made. A worker counts the ticks that end while it
+/// leads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(Arc<Mutex<All>>);
 
@@ -19,31 +20,32 @@ struct All {
     not_written: u64,
 }
 
-/// The outcomes of the ticks of all jobs on this worker: see
+/// The outcomes of the ticks of all jobs that ended while this worker led: see
 /// [`SchedulerHandle::counts`](crate::scheduler::SchedulerHandle::counts).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RunCounts {
     /// The counts of each present job. The counts of a removed job are dropped.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
-    /// The lateness of all jobs: the time between a tick with its jitter and the start of its run, for ticks that were
-    /// planned in time.
+    /// The lateness of all jobs: the time between a tick with its jitter and the start of its run. It is
+    /// counted for the runs that this worker executed, if their ticks were planned in time.
     pub lateness: Lateness,
     /// The number of history entries that were lost, because no majority could be reached and the queue was full.
     pub not_written: u64,
 }
 
-/// The outcomes of the ticks of one job on this worker. A span of skipped ticks counts as one.
+/// The outcomes of the ticks of one job that ended while this worker led. A span of skipped ticks counts as
+/// one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct JobCounts {
     /// The number of ticks by outcome.
     pub ends: BTreeMap<RunOutcome, u64>,
-    /// The lateness of its runs.
+    /// The lateness of the job's runs that this worker executed.
     pub lateness: Lateness,
 }
 
-/// A distribution of durations, with a resolution of an eighth of each value.
+/// A distribution of durations. Each duration is stored with an error of at most an eighth of its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     buckets: BTreeMap<u32, u64>,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 /// Changes the jobs of a scheduler while it runs: made by [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
 ///
-/// It works on a leader and on any other worker. A change holds for this worker only, so make it on every copy, for example
-/// with [`SchedulerHandle::set_jobs`] from a file that all copies have. Clones share the jobs.
+/// It works on the leader and on any other worker. A change applies to this worker only. So make it on every
+/// worker, for example with [`SchedulerHandle::set_jobs`] from a file that all workers have. Clones share the
+/// jobs.
 ///
 /// ```
 /// use quorate::{Job, Scheduler, scheduler::{ScheduleError, every}};
@@ -68,18 +69,20 @@ impl SchedulerHandle {
         self.registry.jobs().values().map(|job| Job::clone(job)).collect()
     }
 
-    /// Starts no further run, waits until the active runs or the term have ended, and resigns. When it returns,
-    /// [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this worker does not lead. The
-    /// next leader runs the ticks that waited. A drained scheduler cannot be started again: make a new one.
+    /// Starts no further run, waits until the active runs or the term have ended, and resigns. When this call
+    /// returns, [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this
+    /// worker does not lead. The next leader runs the ticks that waited. A drained scheduler cannot be
+    /// started again: make a new one.
     ///
     /// # Cancel safety
-    /// Dropping it does not stop the draining. Call it again to wait for the end.
+    /// Dropping the future does not stop the draining. Call `drain` again to wait for its end.
     pub async fn drain(&self) {
         self.registry.drain();
         self.registry.unused().await;
     }
 
-    /// Returns the number of ticks of the present jobs on this worker since the scheduler was made, by outcome.
+    /// Returns the number of ticks of the present jobs by outcome, since the scheduler was made. A worker
+    /// counts the ticks that end while it leads.
     pub fn counts(&self) -> RunCounts {
         self.registry.snapshot_counts()
     }

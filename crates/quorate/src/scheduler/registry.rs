@@ -17,7 +17,8 @@ pub(super) struct JobRegistry(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// A change replaces the map, so that a reader copies nothing: workers and the leader read it at each turn.
+    /// The present jobs. A change replaces the whole map, so that readers only clone the `Arc`. The event
+    /// loops of the leader and the worker read the map often.
     jobs: Mutex<JobMap>,
     /// The number of changes of the jobs.
     version: watch::Sender<u64>,
@@ -27,7 +28,8 @@ struct Inner {
     /// The number of active calls of `until` and `lead`.
     users: watch::Sender<usize>,
     counts: Counts,
-    /// Held by the task that refreshes the retention of the jobs.
+    /// A lock that the task which refreshes the retention of the jobs' data holds, so that only one task does
+    /// so at a time.
     vouching: tokio::sync::Mutex<()>,
 }
 
@@ -93,8 +95,9 @@ impl JobRegistry {
         *self.0.phase.borrow()
     }
 
-    /// Begins to drain: from now on no further run starts. A worker that does not lead runs nothing, so it is drained
-    /// at once.
+    /// Begins to drain: from now on no further run starts. A worker that does not lead plans no runs, so it
+    /// is drained at once. Its task `take_runs` still waits for
+    /// the runs that it has taken.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
@@ -151,7 +154,7 @@ impl JobRegistry {
         self.0.counts.snapshot()
     }
 
-    /// Returns the lock of the task that refreshes the retention of the jobs.
+    /// Returns the lock that the task which refreshes the retention of the jobs' data holds.
     pub(super) fn vouching(&self) -> &tokio::sync::Mutex<()> {
         &self.0.vouching
     }

@@ -1,5 +1,6 @@
-//! Decides what to do with the requests in an inbox. The decisions depend only on the records on the nodes, on the
-//! earlier decisions of this leader, and on the time.
+//! Decides what to do with the requests in a group's inbox: the part of its ledger to which callers write
+//! requests for the leader. The decisions depend only on the records on the nodes, on the earlier decisions
+//! of this leader, and on the time.
 
 use crate::{
     env::WallTime,
@@ -38,7 +39,7 @@ pub(super) fn request_record(request: &JobRequest) -> Record {
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: false, value }
 }
 
-/// Returns the record of an answer, which replaces that of the request.
+/// Returns the record of an answer, which replaces the record of the request.
 pub(super) fn answer_record(request: &JobRequest, answer: &JobResponse) -> Record {
     let value = serde_json::to_string(answer).unwrap_or_default().into();
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: true, value }
@@ -52,8 +53,8 @@ fn too_late(request: &JobRequest) -> JobResponse {
     JobResponse::Refused { why: why.into() }
 }
 
-/// Returns the answer to a request that has expired, as the group's ledger shows it. An earlier leader may have carried
-/// the request out and ended before it answered.
+/// Returns the answer to a request that has expired. An earlier leader may have carried the request out and
+/// ended before it answered, which the group's ledger then shows.
 pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> JobResponse {
     answer_of_earlier_leader(ledger, request).unwrap_or_else(|| match request.what {
         JobAction::Cancel { .. } => {
@@ -78,8 +79,8 @@ fn answer_of_earlier_leader(ledger: &[Answered], request: &JobRequest) -> Option
         JobAction::Trigger { .. } | JobAction::Backfill { .. } => found(key(request.id))
             .find_map(|value| serde_json::from_str::<Row>(value).ok())
             .map(|row| row.answer),
-        // The ledger does not record a cancellation that the leader carries out itself. A cancellation that workers
-        // have to read is recorded in the job's row.
+        // A leader writes the ids of pauses and resumptions to the job's row. It writes no id of a
+        // cancellation, so no answer to a cancellation is found here.
         JobAction::Pause { job } | JobAction::Resume { job } | JobAction::Cancel { job, .. } => {
             found(JobRow::key(job))
                 .filter_map(|value| JobRow::parse(value).ok())
@@ -101,7 +102,7 @@ pub(super) enum Step {
     PassOn(JobRequest),
     /// Write the answer over the request, on every node that still has the request.
     Answer(JobRequest, JobResponse),
-    /// The request has expired: answer that it has expired, unless an earlier leader has accepted it.
+    /// Answer that the request has expired, unless an earlier leader has accepted it.
     Expired(JobRequest),
     /// Log once that this record cannot be read, then ignore it.
     Unreadable(Arc<str>, RecordError),
@@ -156,7 +157,8 @@ impl Classification {
         steps
     }
 
-    /// Decides on a request that at least one node stores. `stored` is the answer that another node already stores.
+    /// Decides on a request that at least one node stores. `stored` is the answer that another node already
+    /// stores, if there is one.
     fn decide(
         &mut self,
         id: RequestId,
@@ -188,7 +190,8 @@ impl Classification {
         }
     }
 
-    /// Takes the leader's answer to a request that was passed to it. `answer` is `None` if the leader gave none.
+    /// Takes the leader's answer to a request that was passed to it. If the leader gave no answer (`None`),
+    /// the next call of [`Classification::update`] passes the request on again.
     pub(super) fn answered(&mut self, id: RequestId, answer: Option<JobResponse>) {
         match (answer, self.known.get_mut(&id)) {
             (Some(answer), Some(known)) => known.answer = Some(answer),
@@ -203,8 +206,8 @@ pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
     records(answers).any(|(_, record)| record.at < below).then_some(below)
 }
 
-/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, this returns
-/// the answer that a leader [repeats](Classification::update).
+/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, the
+/// result is the same answer that a leader [repeats](Classification::update).
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
     let key = key(id);
     let found =

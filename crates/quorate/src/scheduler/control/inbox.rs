@@ -1,11 +1,11 @@
-//! The leader's side of the inbox: the reads and writes around the decisions of
-//! [`Classification`](super::classify::Classification).
+//! The leader's side of the inbox: it reads the requests and writes the answers.
+//! [`Classification`](super::classify::Classification) makes the decisions.
 //!
 //! # Not guaranteed
 //!
-//! A leader reads a request only if it can reach a majority between the posting of the request and the end of its
-//! validity. A request may be passed to several leaders in turn. Each of them recognizes it by its id, so that it is
-//! carried out once.
+//! A leader reads a request in time only if it reaches a majority of the nodes while the request is valid. A
+//! request may be passed to several leaders in turn. Each of them recognizes the request by its id, so that
+//! it is carried out once.
 
 use crate::scheduler::control::{
     classify::{self, Classification, Step},
@@ -155,7 +155,7 @@ impl InboxServer<'_> {
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&classify::key(request.id), Some(&seen), &record).await {
-            // A stored answer of an earlier leader has the same meaning, because the id is unique.
+            // The answer of an earlier leader is already stored. It is final, and is not overwritten.
             Ok(()) | Err(LedgerError::Standing(_)) => {}
             Err(error) => {
                 tracing::debug!(group = &**self.term.group(), id = %request.id, "not answered yet: {error}");

@@ -34,11 +34,12 @@ const CONCURRENT_READS: usize = 16;
 /// The number of history entries in a status.
 const LAST_MAX: usize = 5;
 
-/// The jobs of a group, read and controlled from any worker, also one without jobs.
+/// Reads and controls the jobs of a group, from any worker, even one without jobs.
 ///
-/// A status may be out of date when it is returned. A request goes to the leader through an inbox in the ledger. The leader
-/// accepts it within half a second, and carries it out once. A request that reached a node may be carried out although the
-/// caller got an error; the error says until when. Reading needs no marker and works with
+/// A status may be out of date when it is returned. A request goes to the leader through an inbox in the
+/// ledger. The leader usually accepts it within half a second, and carries it out once. If a call returns an
+/// error after its request reached a node, a leader may still carry the request out; the error says until
+/// when. Reading writes no marker to the nodes, and works with
 /// [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
 ///
 /// ```
@@ -75,7 +76,7 @@ pub struct Accepted {
 }
 
 impl Jobs {
-    /// Returns the jobs of `group`.
+    /// Returns a handle to the jobs of `group`.
     ///
     /// # Errors
     /// [`JobsError::Group`] if the name cannot be used.
@@ -200,7 +201,8 @@ impl Jobs {
     /// [`JobsError`], which says whether a leader may still carry the request out.
     ///
     /// # Cancel safety
-    /// If it is dropped, the request may have been posted, and a leader may accept it while it is valid.
+    /// If the future is dropped, the request may have been posted, and a leader may accept it while it is
+    /// valid.
     pub async fn pause(&self, job: &str) -> Result<Accepted, JobsError> {
         self.send(JobAction::Pause { job: job.into() }).await
     }
@@ -218,10 +220,11 @@ impl Jobs {
 
     /// Runs the job once now, beside its schedule.
     ///
-    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits it, if
-    /// necessary under a later leader, and alternates with waiting ticks. It does not start if it is cancelled or the
-    /// job is removed before it starts; the history records that. Nor does it start if the nodes forget the request, or
-    /// no leader has the job for a long time. The history has the outcome.
+    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule
+    /// permits it, if necessary under a later leader. Requested runs alternate with waiting ticks. If the run
+    /// is cancelled or the job is removed before it starts, it does not start. It also does not start if the
+    /// nodes forget the request, or if no leader has the job for a long time. The history has the outcome,
+    /// except in the last two cases.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -251,8 +254,9 @@ impl Jobs {
         self.send(JobAction::Backfill { job: job.into(), from, until }).await
     }
 
-    /// Cancels the job's active runs, or only the run of one tick. Without a tick, it also cancels requested runs that have
-    /// not started. Another worker stops its run when it next reads the record of the run, about once a second.
+    /// Cancels the job's active runs, or only the run of one tick. Without a tick, it also cancels requested
+    /// runs that have not started. A worker that executes an open run stops the run when it next reads the
+    /// run's record, about once a second.
     ///
     /// # Errors
     /// As [`Jobs::pause`].
@@ -311,13 +315,14 @@ impl Jobs {
             let record = classify::request_record(&request);
             let report = match inbox.write(&classify::key(request.id), seen.as_ref(), &record).await {
                 Ok(()) => return Ok(request),
-                // A leader has answered a request that reached a minority.
+                // The request had reached a minority, and a leader has already answered it.
                 Err(LedgerError::Standing(stored)) if stored.last => return Ok(request),
                 Err(LedgerError::Standing(stored)) => {
                     seen = Some(stored);
                     continue;
                 }
-                // The memory of too few nodes covers this time, because it has only just begun. It will cover a later time.
+                // The memories of too many nodes began too late to cover the time of the request. They will
+                // cover a later time, so the request is written again with a later time.
                 Err(LedgerError::Forgotten(report)) => {
                     may_be_posted = true;
                     seen = Some(record);
@@ -325,7 +330,7 @@ impl Jobs {
                     report
                 }
                 Err(LedgerError::NoMajority(report)) => report,
-                // This error is not possible, because no leader seals the inbox.
+                // No leader seals the inbox, so only another program can cause this error.
                 Err(error @ LedgerError::Superseded { .. }) => {
                     return Err(JobsError::Input {
                         field: "group",

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The id of a request: 128 random bits, written as 32 hexadecimal digits.
 ///
-/// The id is also part of the keys of the runs that the request makes. So no run starts twice if a request is sent
-/// twice, or two leaders accept it.
+/// The id is part of the keys of the runs that the request makes. So no run starts twice, even if the request
+/// is sent twice or two leaders accept it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(u128);

@@ -65,8 +65,8 @@ pub struct RunStatus {
     pub worker: Arc<str>,
     /// The term under which it was started, or opened to workers.
     pub term: FencingToken,
-    /// True if no worker executes it any more, because the term or the claim of its worker has ended. The next leader
-    /// repeats it or records it as lost.
+    /// True if no worker executes the run any more, because the term or the claim of its worker has ended. A
+    /// leader then repeats the run or records it as lost.
     pub orphaned: bool,
 }
 
@@ -126,10 +126,11 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {
         let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        // A row that a later version wrote cannot be read and is left out here. The leader reports the row.
+        // A row of a later version, which this version cannot read, is left out.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
-        // The time of a removed job's row is one that pruning will reach.
+        // The row of a removed job has a time that pruning will reach. The row of any other job has the time
+        // `FOR_EVER`.
         let found = (rank, row, record.at == FOR_EVER.as_micros());
         match rows.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(found)),
@@ -147,7 +148,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         .collect()
 }
 
-/// Returns the deciding record of each run.
+/// Returns, for each key, the record that decides: the one of the highest rank among the nodes' records.
 fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for (key, record) in records(answers) {
@@ -215,9 +216,9 @@ fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
     Some((None, RunKey::parse(key).ok()??))
 }
 
-/// Returns the name among `names` that is most similar to `word`, if one is similar enough to be suggested.
+/// Returns the name among `names` that is most similar to `word`, if it is similar enough to be suggested.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
-    // The computation of a distance costs time and memory in proportion to the product of the lengths.
+    // The time and memory to compute a distance grow with the product of the lengths.
     if word.len() > 64 {
         return None;
     }

@@ -32,10 +32,11 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The longest time between two looks at the wall clock, which may step.
 const WAKE_EVERY: Duration = Duration::from_millis(500);
-/// The longest part of the grace period that is reserved, at its end, for writing the ends of runs.
+/// The last part of the grace period, reserved for writing the ends of runs. Of a short grace period, a fifth
+/// is reserved instead.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// The event loop, and the tasks that it owns. It decides nothing itself.
+/// The event loop, and the tasks that it owns. The [`Planner`] makes all decisions.
 pub(in crate::scheduler) struct EventLoop<'a> {
     leading: &'a Leading,
     env: &'a Env,
@@ -45,13 +46,15 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     rows: RowWriter,
     history: HistoryWriter,
     runs: ActiveRuns,
-    /// The writes that register jobs. Each returns its job's place.
+    /// The writes that register jobs. Each returns its job's place, which is the job's index in the planner's
+    /// table.
     registering: FuturesUnordered<BoxFuture<'static, usize>>,
-    /// The writes of requests' rows.
+    /// The writes of the rows of granted requests.
     storing: FuturesUnordered<BoxFuture<'static, StoreEnd>>,
-    /// The task that prunes the ledger. It returns the time before which the ledger has no records any more.
+    /// The task that prunes the ledger. It returns the time before which the ledger has no records any more,
+    /// or `None` if it failed.
     pruning: Option<ScopedTask<Option<WallTime>>>,
-    /// The task that finds the jobs that have ended.
+    /// The task that finds the jobs that have ended: no worker has had them for the ledger's retention.
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
 }
 
@@ -208,7 +211,7 @@ impl<'a> EventLoop<'a> {
         let (effects, asked) = self.planner.ask(request, is_open, self.now());
         self.carry_out(effects);
         match asked {
-            // The sending fails if the caller no longer waits, which does no harm.
+            // The send fails if the caller no longer waits for the answer.
             Asked::Answer(answer) => drop(reply.send(answer)),
             Asked::Store(granted) => {
                 let (key, value) = granted.to_store();
@@ -222,7 +225,8 @@ impl<'a> EventLoop<'a> {
     fn store_ended(&mut self, end: StoreEnd) {
         let StoreEnd { granted, stored, reply } = end;
         if !stored {
-            // The caller gets no answer, which is better than a wrong one. It sends the request again.
+            // Any answer could be wrong, so none is sent. The inbox then passes the request to the leader
+            // again.
             return self.planner.not_stored();
         }
         let (effects, answer) = self.planner.stored(*granted, self.now());
@@ -260,7 +264,8 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Prunes the ledger, writes the mark and checks which jobs have ended, each if it is due.
+    /// Prunes the ledger, writes the planner's [mark](Planner::mark), and checks which jobs have ended, each
+    /// if it is due.
     fn keep_house(&mut self, now: BootTime) {
         if self.pruning.is_none() && self.housekeeping.take_prune(now) {
             self.prune();
@@ -303,9 +308,9 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Waits for the runs that the leader executes, which are cancelled. Near the end of the grace period, drops the
-    /// runs that are still active, so that there is time to write the ends of the others. When the lease's validity
-    /// ends, the remaining runs are dropped with this future.
+    /// Waits for the runs that the leader executes. Shortly before the time by which they must end
+    /// (`Term::work_until`), drops the runs that are still active, so that there is time to write the ends of
+    /// the others. When the lease's validity ends, the remaining runs are dropped with this future.
     async fn await_last_runs(&mut self) {
         let margin = FLUSH.min(self.leading.grace / 5);
         // The next leader continues the runs that are open to workers.

@@ -31,7 +31,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     // wait for that.
     let Some(_lead) = registry.lead() else { return };
     let sealed = tokio::select! { biased;
-        // No run has started yet, and none will start.
+        // The draining began before any run started, so there is nothing to lead.
         () = registry.reached(Phase::Draining) => return,
         sealed = seal(ledger, term, term.env()) => sealed,
     };
@@ -61,8 +61,8 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot>
                 let quorum = term.quorum().pool().majority();
                 return Some(LedgerSnapshot::take(answers, quorum, config.max_clock_offset).await);
             }
-            // A later leader has sealed the ledger. Either this term is over and will be ended soon, or fencing tokens
-            // went backwards. In the second case, only a new term can seal the ledger.
+            // A later leader has sealed the ledger. Either this term is over and this worker has not noticed
+            // yet, or fencing tokens went backwards. In the second case, only a new term can seal the ledger.
             Err(error @ LedgerError::Superseded { .. }) => {
                 tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
                 term.resign();

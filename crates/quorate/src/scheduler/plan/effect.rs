@@ -37,7 +37,7 @@ pub(in crate::scheduler) enum Effect {
     Release { key: Arc<str> },
     /// Enter the end of a run, or of ticks without one, in the history.
     Report(Box<RunReport>),
-    /// Count by how much time a run began late.
+    /// Count the time by which a run began late.
     CountLate { job: Arc<str>, by: Duration },
     /// Close a job's history: no further entry follows.
     CloseHistory(Arc<str>),
@@ -52,10 +52,10 @@ pub(in crate::scheduler) struct RunStart {
     pub(in crate::scheduler) run: PendingRun,
 }
 
-/// The part of the leader to which a run belongs.
+/// The job to which a run belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum RunOwner {
-    /// The job at this place.
+    /// The leader's job at this place of its job table.
     Job(usize),
     /// A job that the leader does not have.
     Unknown,

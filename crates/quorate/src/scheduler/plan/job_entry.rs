@@ -1,4 +1,5 @@
-//! One job as its leader has it: its plan, its row and its state. Also a job that the leader has removed.
+//! The leader's data of one job: its plan, its row in the ledger, and its saved state. Also the data that the
+//! leader keeps of a job that it has removed.
 
 use crate::scheduler::{
     plan::{
@@ -46,7 +47,7 @@ pub(in crate::scheduler) struct Replaced {
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
 }
 
-/// A job that the leader removed in this term. The seal's records of the job are outdated.
+/// A job that the leader removed in this term. The job's records in the sealed snapshot are outdated.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RemovedJob {
     row: JobRow,
@@ -80,7 +81,8 @@ impl JobEntry {
         &self.state
     }
 
-    /// Returns the data, with the job's last row, that the leader keeps in case the job is added again.
+    /// Returns the data that the leader keeps in case the job is added again. Its row is the last row that is
+    /// written of the job.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }
@@ -153,8 +155,8 @@ impl JobEntry {
 }
 
 impl RemovedJob {
-    /// Returns a job that is in the ledger, that this leader does not have, and that has ended as of `now`. A job has
-    /// ended if no worker has had the job for the ledger's retention.
+    /// Returns a job that has ended as of `now`: the ledger has it, but no worker has had the job for the
+    /// ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
@@ -176,8 +178,9 @@ impl RemovedJob {
     }
 }
 
-/// Takes a job over from the ledger, or creates it as a new one. `marked` is the time up to which the previous leader
-/// decided on all ticks. `removed` is the job as this leader removed it earlier in this term, if it did.
+/// Takes a job over from the ledger, or creates a new job. `marked` is the time up to which the previous
+/// leader decided on all ticks. `removed` has the data of the job if this leader removed it earlier in its
+/// term.
 pub(in crate::scheduler) fn find(
     job: Arc<Job>,
     sealed: &LedgerSnapshot,
@@ -203,14 +206,15 @@ pub(in crate::scheduler) fn find(
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
     let changed = described(&row, &job);
     if changed != (JobRow { rev: changed.rev, ..row.clone() }) {
-        // Rows of older versions contain no schedule. The schedule then counts as unchanged.
+        // The rows of older versions contain no schedule. The job's schedule then counts as unchanged.
         let other_times = !row.schedule.is_empty() && row.schedule != changed.schedule;
         // The records of the old placement do not show which ticks of the new placement have run.
         let other_placement = !is_new && row.any_worker != changed.any_worker;
         moved = other_times || other_placement;
         row = changed;
         if moved {
-            // The job does not begin before the runs that were opened ahead.
+            // Runs may have been opened ahead of their ticks. The ticks of the changed job begin after the
+            // last such tick.
             let last = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
             row.since = now.max(last.unwrap_or_default());
             row.ended = None;

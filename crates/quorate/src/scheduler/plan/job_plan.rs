@@ -32,7 +32,8 @@ pub(in crate::scheduler) struct JobPlan {
     jitter: Jitter,
     /// All ticks up to this time have been planned.
     planned: WallTime,
-    /// No tick before this time is due. It is the time in the job's row, later if a pause left out ticks.
+    /// No tick before this time is due. It is `since` of the job's row when the leader took the job over or
+    /// changed it.
     since: WallTime,
     waiting: VecDeque<PendingRun>,
     /// The requested runs that wait. They start one after another, and alternate with the waiting ticks.
@@ -62,7 +63,8 @@ pub(in crate::scheduler) struct DueDecisions {
 }
 
 impl JobPlan {
-    /// Creates the plan of a job whose ticks after `from` are due, and whose `unfinished` runs must still be executed.
+    /// Creates the plan of a job. The ticks after `from` are due, and the `unfinished` runs must still be
+    /// executed.
     pub(in crate::scheduler) fn new(
         job: Arc<Job>,
         from: WallTime,
@@ -152,7 +154,7 @@ impl JobPlan {
         self.planned = self.planned.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
         let behind = self.is_busy() || !self.waiting.is_empty();
-        // This leader did not plan these ticks in time, but an earlier leader may have done so.
+        // A tick with a record was planned by an earlier leader, and is not reported as missed.
         let missed = skipped
             .into_iter()
             .flat_map(|span| span.without(schedule, sealed.stand(&self.job.name, span.first, span.last)));
@@ -249,8 +251,9 @@ impl JobPlan {
         }
     }
 
-    /// Skips waiting ticks in favour of later ones. Under run-all, as many of the latest ticks as a limit permits stay;
-    /// under the other rules, only the latest stays. Unfinished runs always stay.
+    /// Skips waiting ticks in favour of later ones. Under the misfire rule run-all, the latest [`DUE_MAX`]
+    /// ticks stay, unless the overlap rule is cancel-old. In all other cases only the latest tick stays.
+    /// Unfinished runs always stay.
     fn overtake(&mut self, skipped: &mut Vec<SkippedTick>) {
         let most = match (self.job.misfire, self.job.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
@@ -350,9 +353,8 @@ impl JobPlan {
         waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
 
-    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that were not due since `paused`. (A
-    /// leader that took over the paused job has planned none of these ticks, although its plan begins later than
-    /// `paused`.)
+    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that the pause since
+    /// `paused` left out. The span also has ticks from before this leader took the paused job over.
     pub(in crate::scheduler) fn resume(
         &mut self,
         paused: WallTime,
@@ -413,8 +415,8 @@ impl JobPlan {
         waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
     }
 
-    /// Returns the run that may start now. A run that an earlier leader has opened comes first: workers may execute it
-    /// whatever this leader does, so the leader watches its slot from the beginning.
+    /// Returns the run that may start now. A run that an earlier leader has opened comes first. A worker may
+    /// already execute such a run, so this leader must watch its slot from the beginning.
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
         if let Some(open) = self.open_queue() {
             return open.front();
@@ -438,8 +440,9 @@ impl JobPlan {
             .find(|runs| runs.front().is_some_and(PendingRun::is_open))
     }
 
-    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate: if runs take longer than the
-    /// gap between ticks, a tick always waits, and a requested run would never start.
+    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate. Otherwise a
+    /// requested run would never start if a tick always waits, because runs take longer than the gap between
+    /// ticks.
     fn pop(&mut self) -> Option<PendingRun> {
         for runs in [&mut self.waiting, &mut self.requested] {
             if runs.front().is_some_and(PendingRun::is_open) {
@@ -461,9 +464,9 @@ impl JobPlan {
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // These runs are not dropped here, however long they waited. A catch-up run was within the window when the
-            // leader decided on it. An unfinished run may have been started, and only its slot or its record shows how
-            // it ends (R7).
+            // These runs are not dropped here, however long they waited. A catch-up run was within the window
+            // when the leader decided on it. An unfinished run may have been started. Only its slot or its
+            // record shows how it ends (rule R7 of `docs/design/scheduler.md`).
             let after_end = self.job.schedule.is_after_end();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {

@@ -1,4 +1,5 @@
-//! The jobs that the leader has, by name and by place. Each has a timer and a position in the ready queue.
+//! The jobs that the leader has, by name and by place (an index in the table). Each job has a timer and a
+//! position in the ready queue.
 
 use crate::env::WallTime;
 use crate::scheduler::plan::{
@@ -9,7 +10,8 @@ use crate::scheduler::plan::{
 };
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// The leader's jobs. A place is a number that belongs to one job until the job is removed and its last run has ended.
+/// The leader's jobs. A place is an index that belongs to one job until the job is removed and its last run
+/// has ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
     slots: Vec<Option<Slot>>,
@@ -177,8 +179,8 @@ impl JobTable {
         self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if is_over {
-            // The write that registers the job reports the job's place when it ends. So the place stays occupied until
-            // then.
+            // A place is reused only once the write that registers the job has ended, because that write
+            // reports the place.
             self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
             self.vacant.push(place);
         }

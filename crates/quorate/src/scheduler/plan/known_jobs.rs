@@ -1,4 +1,4 @@
-//! The jobs that the sealed ledger contains, whether this leader has them or not.
+//! The jobs that the sealed ledger contains. This leader may have them or not.
 
 use crate::scheduler::{
     plan::open_request::{RequestRow, requests_in},
@@ -35,10 +35,10 @@ pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<
 /// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or the row of the highest
 /// term is closed.
 ///
-/// Of several rows, the one of the highest term counts. Its `since` becomes the earliest one of all rows with the same
-/// schedule, because the leaders that wrote the later ones did not know of the earlier one. If the row of the highest
-/// term is closed, the job was removed. Any open row then comes from a node that was unreachable at the time, and is
-/// outdated.
+/// If nodes store different rows, the row of the highest term counts. Its `since` is replaced by the earliest
+/// `since` of all rows with the same schedule: a leader that wrote a later time had not seen the earlier row.
+/// If the row of the highest term is closed, the job was removed. A node with an open row was then
+/// unreachable when the job was removed, and its row is outdated.
 pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
     let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, is_kept(record), record.term));
@@ -69,14 +69,13 @@ pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> 
     }
 }
 
-/// Returns whether a record is stored until it is overwritten. If not, it belongs to a removed job, and pruning removes
-/// it.
+/// Returns whether pruning keeps a record. Pruning removes the record of a removed job.
 fn is_kept(record: &Record) -> bool {
     record.at == FOR_EVER.as_micros()
 }
 
-/// The records that the ledger must keep for the jobs that the seal shows, whether this leader has the jobs or not. A
-/// leader of a later version may have them.
+/// The records that the ledger must keep for the jobs that the seal shows. This includes jobs that this
+/// leader does not have, because a leader of another version may have them.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct NeededRecords {
     window: Duration,

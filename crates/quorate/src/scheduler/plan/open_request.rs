@@ -25,7 +25,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// The most runs of one request.
 pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
-/// The number of ticks up to which a refused request is counted. The text of the refusal names the count.
+/// The number up to which the ticks of a refused request are counted. The text of the refusal names the
+/// count.
 const COUNTED_MAX: usize = 100_000;
 /// The prefix of the keys of requests' rows.
 const PREFIX: &str = "ask/";
@@ -39,7 +40,8 @@ pub(in crate::scheduler) struct RequestRow {
     schedule: Arc<str>,
     /// The first tick whose run has not ended; `None` if no run is left.
     next: Option<WallTime>,
-    /// The time when the last run ended, or the request was accepted.
+    /// The time when the most recent run of the request ended, or, before any has ended, when the request was
+    /// accepted.
     moved: WallTime,
 }
 
@@ -57,7 +59,7 @@ pub(in crate::scheduler) struct OpenRequest {
 pub(in crate::scheduler) enum NextRun {
     /// Start this run.
     Run(PendingRun),
-    /// Close this run. Its end is in a record that is not known to have had a majority.
+    /// Close this run. Its end is recorded, but the record is not known to be stored on a majority.
     Close(Box<RunToClose>),
     /// Leave this run out, for the reason given.
     Skip(PendingRun, SkipReason),
@@ -88,7 +90,7 @@ impl RequestRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Returns the time from which on the ledger must keep records for this request.
+    /// Returns the time since which the ledger must keep records for this request.
     pub(in crate::scheduler) fn oldest(&self) -> WallTime {
         self.moved
     }
@@ -173,7 +175,7 @@ impl OpenRequest {
         self.row.moved = now;
     }
 
-    /// Returns the ticks of those runs of the request that have not ended.
+    /// Returns the ticks of the request's runs that have not ended.
     pub(in crate::scheduler) fn remaining(&self) -> &VecDeque<WallTime> {
         &self.ticks
     }

@@ -18,14 +18,13 @@ pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the sealed nodes would remember a record of that time.
+    /// True if a majority of the nodes that answered the seal would remember a record of the time `at`.
     pub(in crate::scheduler) remembering: bool,
     /// No worker starts the run before this time.
     pub(in crate::scheduler) not_before: WallTime,
     /// The record that decides on the run; `None` if there is no record.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record and too few nodes would remember one. A record of the run's start can then not
-    /// reach a majority of nodes that count.
+    /// True if no node has a record of the run, and too few nodes would remember a record of the time `at`.
     pub(in crate::scheduler) unknown: bool,
     /// The number of times that the run was interrupted in this term.
     pub(in crate::scheduler) interruptions: u32,
@@ -46,8 +45,8 @@ impl PendingRun {
         RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
     }
 
-    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so it can be ended
-    /// only through its slot (R7).
+    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so it can be
+    /// ended only through its slot (rule R7 of `docs/design/scheduler.md`).
     pub(in crate::scheduler) fn is_open(&self) -> bool {
         let seen = self.seen.as_ref();
         seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
@@ -98,7 +97,7 @@ pub(in crate::scheduler) struct RunToClose {
 pub(in crate::scheduler) enum SkippedTick {
     /// No leader ran them within the misfire window.
     Missed(MisfiredTicks),
-    /// The tick came due during an earlier run of the job. A later tick runs in its place, or too many ticks waited.
+    /// The tick waited, and a later tick runs in its place, or too many ticks waited.
     Overtaken(WallTime),
     /// The tick came due during an earlier run of the job, and the job's overlap rule skips such ticks.
     Overlapped(WallTime),

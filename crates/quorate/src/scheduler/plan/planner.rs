@@ -57,13 +57,14 @@ pub(in crate::scheduler) struct Planner {
     needed: NeededRecords,
     /// Jobs that wait to be taken over, or to replace the leader's job of the same name.
     to_take: VecDeque<Arc<Job>>,
-    /// Jobs that are taken over once the watches of their open runs have ended.
+    /// Jobs that the leader got later in its term. They are taken over once the leader has stopped watching
+    /// their open runs as those of an unknown job.
     deferred: BTreeMap<Arc<str>, Arc<Job>>,
     /// True once all jobs of the beginning of the term, and the requests of earlier leaders, are taken over.
     is_complete: bool,
     /// The time up to which this leader has decided on all ticks.
     decided: Option<WallTime>,
-    /// True if a warning was logged that the ledger forgets unfinished runs.
+    /// True once a warning was logged that the ledger forgets unfinished runs.
     warned: bool,
     superseded: bool,
 }
@@ -214,7 +215,7 @@ impl Planner {
         out
     }
 
-    /// Handles the end of the watch of a run whose job the leader does not have.
+    /// Handles the end of the task that watches an open run of a job that the leader does not have.
     fn watch_ended(&mut self, ended: RunCompletion, out: &mut Vec<Effect>) {
         let RunCompletion { key, tick, cause, end, .. } = ended;
         let Some(job) = self.unknown_runs.end(&key) else { return };
@@ -266,14 +267,15 @@ impl Planner {
         self.requests.not_stored();
     }
 
-    /// Returns the effect that writes the mark, once there is one. The next leader enters the ticks after the mark that
-    /// no leader ran in the history as missed.
+    /// Returns the effect that writes the mark; `None` until all due ticks were decided on for the first
+    /// time. The next leader enters the ticks after the mark that no leader ran in the history, as missed.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })
     }
 
-    /// Returns the low-water mark: no job needs the ledger's records before this time.
+    /// Returns the low-water mark, before which the ledger may be pruned. No job needs an older record,
+    /// except for runs that have been unfinished for longer than the ledger keeps their records.
     pub(in crate::scheduler) fn low_water(&mut self, now: WallTime) -> WallTime {
         let jobs = &self.jobs;
         let unfinished = jobs.table().entries().filter_map(|entry| entry.plan().oldest());

@@ -6,14 +6,15 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The lateness from which on a tick is a misfire, for which the job's misfire rule decides.
+/// The lateness above which a tick is a misfire, so that the job's misfire rule decides whether it runs.
 pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
 /// The longest time before its tick at which any version opens a run.
 pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
 /// The time between two prunings of the ledger.
 pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
-/// The time for which records are kept beyond any misfire window, in addition to twice `max_clock_offset`. The clocks
-/// of two leaders may differ by that offset. A run that is decided on at the end of the window starts a little later.
+/// The time for which records are kept beyond any misfire window, in addition to twice `max_clock_offset`, by
+/// which the clocks of two leaders may differ. It covers the time between the decision on a run, at the end
+/// of the window, and its start.
 const KEPT_BESIDES: Duration = Duration::from_secs(10);
 /// The longest additional time for which the ledger keeps records because one of them is unfinished. It is longer if
 /// the job's timeouts allow a run to take longer.
@@ -31,8 +32,8 @@ pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTi
     }
 }
 
-/// Returns the job's misfire window in whole milliseconds, as the job's row stores it. Within this time after a tick
-/// was due, the tick may still run.
+/// Returns the time for which the records of a job's ticks may be needed, in whole milliseconds, as the job's
+/// row stores it. It is the misfire window plus the jitter and the time by which runs are opened ahead.
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     // The record of a run that is opened ahead is older than the run's tick.
     let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };

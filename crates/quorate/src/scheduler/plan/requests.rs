@@ -37,8 +37,8 @@ pub(in crate::scheduler) struct Requests {
 #[derive(Debug)]
 pub(in crate::scheduler) enum Asked {
     Answer(JobResponse),
-    /// The request is granted once a row is stored at a majority. Until then the answer is not final, because this
-    /// leader may fail to write the row.
+    /// The leader answers the request once a majority stores its row. Until then the answer is not final,
+    /// because this leader may fail to write the row.
     Store(Box<Granted>),
 }
 
@@ -133,8 +133,8 @@ impl Requests {
         answer
     }
 
-    /// Handles the event that this leader cannot store the row of a request. The sender gets no answer, and sends the
-    /// request again.
+    /// Handles the event that this leader cannot store the row of a request. The request gets no answer, and
+    /// the inbox passes it on again.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.storing -= 1;
     }
@@ -172,7 +172,7 @@ impl Requests {
         }
     }
 
-    /// Returns the time from which on the ledger must keep records for the open requests.
+    /// Returns the time since which the ledger must keep records for the open requests.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         self.open.values().map(|request| request.row().oldest()).min()
     }
@@ -374,10 +374,10 @@ fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
     out.push(Effect::PutRow { key: RequestRow::key(request.row().id()), value: request.row().to_value() });
 }
 
-/// Returns whether a requested run that is left out is reported as lost. A run that has ended is already in the
-/// history. If the ledger has forgotten the run's time, either the request was closed earlier, or no leader had the job
-/// for that long. In the first case the row comes from a node that was unreachable when the request was closed. Up to a
-/// thousand runs that are not lost would then be reported.
+/// Returns whether a requested run that is left out is reported as lost. A run that has ended (`Final`) is
+/// already in the history. If the ledger has pruned the run's time (`Pruned`), the request may have been
+/// closed before: its row then comes from a node that was unreachable at that time. A report would wrongly
+/// name all runs of the request as lost, up to a thousand.
 fn is_lost(why: SkipReason) -> bool {
     !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }

@@ -1,5 +1,5 @@
-//! The meaning of the records that the nodes have of a run: whether a leader may start the run, overwrite a record, or
-//! must leave the run alone.
+//! Interprets the records that the nodes have of a run: may a leader start the run, may it overwrite a
+//! record, or must it leave the run alone? The rules R1 to R14 are explained in `docs/design/scheduler.md`.
 
 use crate::scheduler::policy::Delivery;
 use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
@@ -82,7 +82,7 @@ impl NodeAnswer<'_> {
 pub enum RunVerdict {
     /// No node has a record, and a majority would remember one. After the seal, no earlier leader can start the tick.
     NotStarted,
-    /// The record that decides is *started*: the run may have been started, or its start may have failed.
+    /// The record that decides is *started*: the run may have been started.
     Started {
         /// The term of that record.
         term: FencingToken,
@@ -124,10 +124,13 @@ pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
     RunRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
 }
 
-/// Returns whether a leader may overwrite `met`, a record of an earlier term on a node, with `target` (R14).
+/// Returns whether a leader may overwrite `met`, a record of an earlier term that it met on a node, with
+/// `target` (R14).
 ///
-/// If a majority of the sealed nodes remembers the run, the seal found every record that ever had a majority. If not, a
-/// later record than the `seen` one may have had a majority. Then that later record decides, and is not overwritten.
+/// `seen` is the record that the seal found. If a majority of the sealed nodes remembers the run
+/// (`remembering`), the seal found every record that ever had a majority. If not, a record later than `seen`
+/// may have had a majority. The leader then does not overwrite it, but continues from it. A closed record may
+/// overwrite any record of an earlier term.
 pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
     remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
 }
@@ -138,9 +141,9 @@ pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
 
-/// Returns the end that a leader adopts from the record that decides (R2b). A *skipped* record may never have had a
-/// majority. If no majority of the sealed nodes remembers the run, a later record that did have a majority may be
-/// forgotten. Then *skipped* becomes *lost*.
+/// Returns the end that a leader adopts from the record that decides (R2b). If no majority of the sealed
+/// nodes remembers the run, a later record than *skipped* may have had a majority and be forgotten. The run
+/// may then have been started, so *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -165,15 +168,16 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     }
 }
 
-/// Returns the number of the generation that a leader opens if it found no record of the run. Without a majority of
-/// nodes that remember the run, an earlier generation may have been started, so this generation is not the first (R2c).
+/// Returns the number of the generation that a leader opens if it found no record of the run. Unless a
+/// majority of the nodes remembers the run, an earlier generation may have been started. The new generation
+/// then counts as the second (R2c).
 pub fn first_opened(remembering: bool) -> u32 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which a node's memory must have begun. Only such a node counts for a leader's writes and for
-/// the generations that the leader opens. The time is the run's time or the beginning of the leader's term, whichever
-/// is later (R13).
+/// Returns the time before which a node's memory must have begun, for the node to count for a leader's writes
+/// and for the generations that the leader opens. It is the later of the run's time and the beginning of the
+/// leader's term (R13).
 pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
     run.max(term_began)
 }
@@ -193,9 +197,10 @@ pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Rec
 
 /// Decides on the tick due at `tick` from the nodes' answers to the *seal*, one for each node that has answered.
 ///
-/// The record of the highest term decides, closed or not. A record counts on every node, even if the node's memory
-/// began later than the tick, because a leader did write it. *No record* counts only from a node that would remember
-/// one. One record on one node is enough to count as a start: the nodes that did not answer may have the record too.
+/// The record of the highest term decides, closed or not. A record counts on every node, even if the node's
+/// memory began later than the tick, because a leader did write it. *No record* counts only from a node that
+/// would remember one. One *started* record on one node is enough to count as a start: the nodes that did not
+/// answer may have the record too.
 pub fn verdict(
     answers: &[NodeAnswer<'_>],
     quorum: usize,

@@ -21,7 +21,7 @@ impl Jitter {
         Self { seed: fnv_1a(job), max_micros: u64::try_from(max.as_micros()).unwrap_or(u64::MAX) }
     }
 
-    /// The exclusive upper limit of the delays.
+    /// Returns the exclusive upper limit of the delays.
     pub(in crate::scheduler) fn max(self) -> Duration {
         Duration::from_micros(self.max_micros)
     }
@@ -38,8 +38,8 @@ impl Jitter {
         tick + self.of(tick)
     }
 
-    /// Returns the point up to which the runs of all ticks are due at `at`. Delays never reorder ticks, because none is
-    /// longer than the shortest gap.
+    /// Returns the time up to which the runs of all ticks are due at `at`. There is such a time, because no
+    /// delay is longer than the shortest gap between ticks, and so delays never reorder ticks.
     pub(in crate::scheduler) fn upto(self, schedule: &Schedule, at: WallTime) -> WallTime {
         if self.max_micros == 0 {
             return at;

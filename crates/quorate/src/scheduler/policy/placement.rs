@@ -2,10 +2,10 @@ use std::fmt;
 
 /// The workers that may run a job's ticks.
 ///
-/// The leader plans the ticks in both cases, so misfires, overlap, pauses, cancellations and requests hold across all
-/// workers. If a job changes its placement, its ticks count from that moment, as with another schedule: no earlier tick
-/// gets a catch-up run. A run that is already open to workers stays open to them, even if the placement has changed
-/// since.
+/// The leader plans the ticks in both cases, so misfires, overlap, pauses, cancellations and requests hold
+/// across all workers. If the placement of a job changes, its ticks count from that moment, as with another
+/// schedule: no earlier tick gets a catch-up run. A run that is already open to workers stays open to them,
+/// even if the placement has changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Placement {

@@ -46,8 +46,8 @@ impl Retry {
         self.max
     }
 
-    /// Returns the wait after `failed` attempts, as the number `random` selects it. Returns `None` if no attempt is
-    /// left.
+    /// Returns the wait after `failed` attempts, or `None` if no attempt is left. The number `random` selects
+    /// the wait from its range.
     pub(in crate::scheduler) fn pause(self, failed: u32, random: u64) -> Option<Duration> {
         if failed >= self.attempts {
             return None;

@@ -65,29 +65,30 @@ impl ExecutionEnd {
 /// The reason of a run whose handler marked the run as interrupted and returned `Ok`.
 const MARKED: &str = "the handler marked this run as interrupted";
 
-/// The state of a run right after an attempt.
+/// The signals that decide, after an attempt, whether the run goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signals {
-    /// The handler called `mark_interrupted`.
+    /// The handler called [`RunContext::mark_interrupted`].
     marked: bool,
     /// The term or the claim has ended, or is about to end.
     over: bool,
-    /// The run was cancelled, for now or for good.
+    /// The run was cancelled: for good, or by a shutdown of this worker.
     cancelled: bool,
-    /// The run was cancelled for good: on request, or for a later tick.
+    /// The run was cancelled for good, on request or for a later tick: no worker executes it again.
     for_good: bool,
 }
 
 impl Signals {
     /// Decides how a run ends after an attempt that ended as `attempt`. Returns `None` if another attempt may follow.
     ///
-    /// The handler's mark has precedence over its result: a run that was cut short has not done its work, whatever the
-    /// handler returned.
+    /// The handler's mark has precedence over its result. A run that was cut short has not done its work,
+    /// even if the handler returned `Ok`.
     fn decide(self, attempt: ExecutionEnd, delivery: Delivery) -> Option<ExecutionEnd> {
         match attempt {
             // The handler succeeded, even if the run was cancelled meanwhile.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
-            // A handler that sees its token cancelled cannot distinguish a cancellation from a step-down.
+            // A cancellation for good has precedence over the mark. A handler may set the mark because its
+            // token was cancelled, without knowing the reason.
             _ if self.over || self.marked && !self.for_good => Some(interrupted(delivery)),
             _ if self.cancelled || self.for_good => Some(ExecutionEnd::Cancelled),
             _ => None,

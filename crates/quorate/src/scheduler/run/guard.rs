@@ -7,7 +7,7 @@ use crate::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// The lease under which a run executes. The run may continue for as long as this worker holds the lease.
+/// The lease under which a run executes. The run may continue while this worker holds the lease.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) enum RunGuard {
     /// The leader's term.
@@ -41,8 +41,8 @@ impl RunGuard {
         }
     }
 
-    /// Returns whether the run should end, or its lease has ended. Also checks the clock, because after a pause of the
-    /// process the token may be cancelled late.
+    /// Returns whether the run should end, or its lease has ended. Also checks the clock, because the token
+    /// may be cancelled late after a pause of the process.
     pub(in crate::scheduler) fn is_over(&self) -> bool {
         self.step_down_token().is_cancelled() || self.fencing_token().is_err()
     }

@@ -54,14 +54,15 @@ impl Run {
             Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
             Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
         };
-        // The process may have been paused after the write, and a later leader may have started a catch-up run.
+        // The process may have been paused after the write. A later leader may then have started a catch-up
+        // run.
         let checks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
         if checks && !self.term.is_valid() {
             return RunEnd::Abandoned;
         }
-        // A step-down began during the write of *started*. Under at-most-once no other worker starts the run any more,
-        // so it runs for the rest of the grace period, with a cancelled token. Under at-least-once the next leader
-        // executes the run.
+        // If a step-down began during the write of *started*, the next leader executes the run of an
+        // at-least-once job. No other worker starts the run of an at-most-once job any more. So it executes
+        // here for the rest of the grace period, with a cancelled token.
         if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
             return RunEnd::Abandoned;
         }
@@ -109,7 +110,8 @@ impl Run {
         let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
-            // No majority can remember the record. An at-least-once run is executed nevertheless.
+            // The run is unknown, and so no majority can remember the record. Only at-least-once runs can be
+            // unknown, and they are executed nevertheless.
             Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
             Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
                 if self.job.delivery == Delivery::AtLeastOnce =>
@@ -120,7 +122,8 @@ impl Run {
         }
     }
 
-    /// Writes the end of the run while the term lasts. If the write fails, an at-least-once tick runs again.
+    /// Writes the end of the run, repeatedly while the term lasts. If no write succeeds, an at-least-once
+    /// tick runs again.
     async fn write_closed(&self, started: Record, closed: RunRecord) {
         let run = self.start.run();
         let closed = closed.remembered(self.writer.memory(&run), self.term.token());
@@ -132,8 +135,8 @@ impl Run {
         }
     }
 
-    /// Returns whether the run should end. Also checks the clock, because after a pause of the process the token may be
-    /// cancelled late.
+    /// Returns whether the run should end. Also checks the clock, because the token may be cancelled late
+    /// after a pause of the process.
     fn stopped(&self) -> bool {
         self.term.step_down_token().is_cancelled() || !self.term.is_valid()
     }
@@ -147,7 +150,7 @@ pub(in crate::scheduler) struct RunSummary {
     pub(in crate::scheduler) worked: ExecutionResult,
     /// The worker that executed the run; `None` if the leader executed it.
     pub(in crate::scheduler) worker: Option<Arc<str>>,
-    /// The term of the history entry, if it differs from the leader's term.
+    /// The term of the history entry; `None` if it is the leader's present term.
     pub(in crate::scheduler) term: Option<FencingToken>,
 }
 
@@ -162,14 +165,16 @@ impl RunSummary {
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended, and its record is closed.
     Ended(RunOutcome, RunSummary),
-    /// The run was interrupted. An at-least-once tick runs again, and its new record overwrites this one.
+    /// The run was interrupted, and must be executed again. The pending run names the *started* record as
+    /// seen.
     Interrupted(RunSummary, Box<PendingRun>),
     /// The record of the start could not be written.
     NotStarted(LedgerError),
-    /// This record of another term decides on the run.
+    /// The leader met this record of another term, which decides on the run.
     Met(Record, Box<PendingRun>),
     /// The term ended before the handler started.
     Abandoned,
-    /// The term ended. The run is still open to workers, and the next leader continues it.
+    /// The run is not closed: the term ended, the leader stopped watching the run, or its end could not be
+    /// recorded. Another leader, or this one with the job, continues the run.
     Left,
 }

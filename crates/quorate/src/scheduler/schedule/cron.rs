@@ -13,9 +13,9 @@ use std::{fmt, sync::Arc};
 /// The number of fields selects one of two dialects:
 ///
 /// * **crontab**, 5 fields: `minute hour day-of-month month day-of-week`. Sunday is 0 or 7; names (`mon`,
-///   `jan`), ranges, lists and steps as in `crontab(5)`. If neither day field begins with `*`, a day that
-///   matches *either* field is due. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@yearly`
-///   (`@annually`).
+///   `jan`), ranges, lists and steps as in `crontab(5)`. If neither day field begins with `*`, the line is
+///   due on a day that matches *either* field. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`,
+///   `@yearly` (`@annually`).
 /// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
 ///   is 1; a day must match *both* day fields. With the feature `cron-crate`, on by default, a parsed `cron::Schedule` is
 ///   accepted as well.

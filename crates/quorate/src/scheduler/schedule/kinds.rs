@@ -46,13 +46,14 @@ pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
     Every::new(period).map(|every| Schedule(Kind::Every(every)))
 }
 
-/// Returns a schedule with a tick `delay` after the end of the last run. A job with such a schedule never runs beside
-/// itself, however long a run takes.
+/// Returns a schedule whose next tick is due `delay` after the end of the last run. Two runs of its job never
+/// overlap, however long a run takes.
 ///
-/// The first tick is the moment at which the job is first registered. Each later tick is the end of the run before it,
-/// *as the ledger records it*, plus the delay. Every leader reads the same end, and so computes the same tick. A run
-/// without an end of its own (lost with its leader, skipped, cancelled) ends when that is written to the ledger, so the
-/// chain of runs continues. A late tick never misfires, because no other event would start the next run.
+/// The first tick is the moment at which the job is first registered. Each later tick is the end of the run
+/// before it, *as the ledger records it*, plus the delay. Every leader reads the same end, and so computes
+/// the same tick. A run that was lost, skipped or cancelled ends when a leader writes that outcome to the
+/// ledger, so the chain of runs continues. A late tick never misfires, because otherwise no further tick
+/// would follow.
 ///
 /// # Errors
 /// As for [`every`].
@@ -60,8 +61,8 @@ pub fn delay(delay: Duration) -> Result<Schedule, InvalidSchedule> {
     Delay::new(delay).map(|delay| Schedule(Kind::Delay(delay)))
 }
 
-/// Returns a schedule with one tick, at `moment`. A job that is registered after `moment` has no tick: a moment in the past
-/// is accepted, and never due.
+/// Returns a schedule with one tick, at `moment`. A moment in the past is accepted. A job that is registered
+/// after `moment` has no tick.
 pub const fn at(moment: WallTime) -> Schedule {
     Schedule(Kind::At(At(moment)))
 }
@@ -74,9 +75,10 @@ impl Schedule {
 
     /// Returns the first tick strictly later than `after`, or `None` if there is none.
     ///
-    /// This is a pure function, so every worker computes the same ticks. Called again with its own result it walks
-    /// through all ticks, in order. If ticks depend on the ends of runs ([`Schedule::is_after_end`]), `after` is the end of
-    /// the last run, and the walk assumes runs that take no time.
+    /// This is a pure function, so every worker computes the same ticks. If each result is passed to the next
+    /// call, the calls return all ticks in order. If ticks depend on the ends of runs
+    /// ([`Schedule::is_after_end`]), `after` is the end of the last run, and such a sequence of calls assumes
+    /// runs that take no time.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         match &self.0 {
             Kind::Every(every) => every.next_after(after),
@@ -93,8 +95,8 @@ impl Schedule {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
 
-    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. Then at most one tick is known
-    /// in advance, and no tick may be left out.
+    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. If so, at most
+    /// one tick is known in advance, and no tick may be left out.
     pub const fn is_after_end(&self) -> bool {
         matches!(self.0, Kind::Delay(_))
     }
@@ -180,9 +182,9 @@ impl Schedule {
         }
     }
 
-    /// Returns a moment not before `after`, such that at most `most` ticks are due between that moment and `until`. The
-    /// moment is the earliest one that the distance between ticks guarantees. For a timetable, up to half of the `most`
-    /// ticks may be left out.
+    /// Returns a moment, not before `after`, from which at most `most` ticks are due up to `until`. It is the
+    /// earliest moment for which the shortest gap between ticks guarantees this. For a timetable, whose gap
+    /// is not known, as few as half of the `most` ticks may be due.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
         let gap = match &self.0 {
@@ -288,8 +290,8 @@ mod tests {
         assert_eq!(sevens.busiest_gap(), 7 * SECOND);
         assert_eq!(sevens, Schedule::custom(Sevens));
         assert_ne!(sevens, same);
-        // The job missed a week of ticks, and the distance between ticks is not known. The latest tick runs, and more
-        // than half of the limit.
+        // The job missed a week of ticks, and the gap between its ticks is not known. At least half of the
+        // limit of ticks run, among them the latest.
         let week = Duration::from_secs(7 * 24 * 3600);
         let plan = due(&sevens, Misfire::run_all(week), START, START + week, SECOND);
         assert!((DUE_MAX / 2..=DUE_MAX).contains(&plan.run.len()), "{}", plan.run.len());

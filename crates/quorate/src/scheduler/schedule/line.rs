@@ -23,7 +23,7 @@ pub(super) struct Line {
     months: Values,
     /// The days of the week; Sunday is 1.
     weekdays: Values,
-    /// The number of days that the month must have, if the line is limited to months of one length.
+    /// The number of days that the month must have, if only months of one length match.
     length: Option<i8>,
     years: Years,
 }

@@ -12,8 +12,8 @@ use std::{sync::Arc, time::Duration};
 
 /// A schedule as data, as the ledger stores it. [`Schedule::spec`] writes it, [`Schedule::from_spec`] reads it.
 ///
-/// Reading a spec does not require that this version understands the schedule. A kind that a newer version has added is
-/// read as [`ScheduleSpec::Unknown`]. Only [`Schedule::from_spec`] reports an invalid line or zone. A
+/// A spec can be read even if this version cannot use its schedule. A kind that a newer version has added is
+/// read as [`ScheduleSpec::Unknown`]. An invalid line or zone is an error of [`Schedule::from_spec`] only. A
 /// [`Timetable`](super::Timetable) has no spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]

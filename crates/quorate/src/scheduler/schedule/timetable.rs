@@ -9,10 +9,10 @@ use std::{
 
 /// A user-defined schedule, for [`Schedule::custom`](super::Schedule::custom).
 ///
-/// It must be pure: for the same argument, it returns the same tick on every worker, at any time. Otherwise workers
-/// disagree about the ticks, and a tick may run twice or not at all. If each result is passed to the next call, the
-/// calls return all ticks in order. A timetable is called often (some hundred times when a new leader takes over), so
-/// it should not read files or use the network.
+/// [`Timetable::next_after`] must be pure: for the same argument, it returns the same tick on every worker,
+/// at any time. Otherwise workers disagree about the ticks, and a tick may run twice or not at all. If each
+/// result is passed to the next call, the calls must return all ticks in order. They should not read files or
+/// use the network, because they are frequent: some hundred when a new leader takes over.
 pub trait Timetable: fmt::Debug + Send + Sync {
     /// Returns the first tick strictly later than `after`, or `None` after the last tick.
     ///
@@ -25,7 +25,7 @@ pub trait Timetable: fmt::Debug + Send + Sync {
     fn describe(&self) -> String;
 }
 
-/// A [`Timetable`] with checks: it checks each result, and catches panics.
+/// A [`Timetable`] whose results are checked, and whose panics are caught.
 #[derive(Clone)]
 pub(super) struct GuardedTimetable {
     table: Arc<dyn Timetable>,

@@ -1,12 +1,14 @@
-//! The log events of ended runs and skipped ticks: one event for each end, at the level that an operator needs.
+//! The log events of ended runs and skipped ticks: one event for each end. Repeated events are logged at a
+//! lower level.
 
 use crate::scheduler::{HistoryEntry, Job, Overlap, RunCause, RunOutcome};
 use tracing::Level;
 
-/// The ends of one job that were logged in this term. If one tick after the other is skipped, only the first is logged.
+/// The ends of one job that were logged in this term. If many ticks in a row are skipped, the first is logged
+/// at its own level, and the others at the level DEBUG.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct LoggedEnds {
-    /// The last logged end of a kind that is not logged again when it repeats.
+    /// The last end that the function `level` treats as a skip: one that is logged at DEBUG when it repeats.
     last: Option<RunOutcome>,
     /// The number of runs that have ended since the last such end.
     runs_since: u32,
@@ -15,9 +17,10 @@ pub(in crate::scheduler) struct LoggedEnds {
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// Every end of a run is logged. An end that the job's overlap rule causes is logged once, even if runs and skipped
-    /// ticks of the job alternate. It is logged again after two runs without such an end in between. A misfire is
-    /// logged again after any run.
+    /// The end of a run has the level INFO or WARN. A skipped tick, or a run that the overlap rule cancels,
+    /// has this level once, and DEBUG when the same end repeats. Its full level returns after two runs
+    /// without such an end in between, or, for a misfire, after one run. So if runs and skipped ticks
+    /// alternate, only the first skip is at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 pub struct HistoryEntry {
     /// The job.
     pub job: Arc<str>,
-    /// The time at which the tick was due. In JSON, every time is in microseconds since 1970.
+    /// The time at which the tick was due. In JSON, every time is in microseconds since the Unix epoch.
     pub tick: WallTime,
     /// The last tick, if the entry is for several skipped ticks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,8 +176,8 @@ impl HistoryEntry {
 
     /// Returns the record of the entry, written at `now`. A reason or an error over 512 bytes is cut.
     ///
-    /// The record's own term is 0, whatever term the entry has. No leader seals a history, and a node refuses a record of
-    /// an older term than the newest that wrote to the ledger.
+    /// The record's own term is 0, so that every leader can write it: a node refuses a record of a term that
+    /// is older than the newest term that wrote to the ledger. The term of the entry is part of its value.
     #[doc(hidden)]
     pub fn into_record(mut self, now: WallTime) -> Record {
         for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {

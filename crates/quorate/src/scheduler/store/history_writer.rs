@@ -1,11 +1,13 @@
-//! Writes the history of runs. An end is logged and counted at once; a task writes its entry to the ledger.
+//! Writes the history of runs. An end is logged and counted at once. A task then writes its entry to the
+//! ledger.
 //!
 //! # What is not guaranteed
 //!
-//! An entry is written a little after its run has ended. If the leader crashes in between, the next leader makes the entry
-//! from the run's own record. The record has the outcome and the duration, but not the beginning, the number of attempts or
-//! the output. The next leader makes no entry for a requested run, nor for a tick whose record has been pruned. Entries
-//! are lost if the queue overflows because no majority answers.
+//! An entry is written a little after its run has ended. If the leader crashes in between, the next leader
+//! makes the entry from the closed record of the run. That record has the outcome and the duration, but not
+//! the start time, the number of attempts or the output. The next leader makes no entry for a requested run,
+//! nor for a tick whose record has been pruned. Entries are lost if the queue overflows because no majority
+//! answers.
 
 use crate::{
     election::Term,
@@ -49,7 +51,8 @@ pub(in crate::scheduler) struct HistoryWriter {
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
 }
 
-/// A closed record of a run that no execution writes, so that this task writes it.
+/// The closed record of a run that was not executed in this term. The task writes it before the run's history
+/// entry.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) run: RunId,
@@ -57,7 +60,7 @@ pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) record: Record,
 }
 
-/// The ends of one job's ticks that the seal found. The history may lack the entries of the latest of them.
+/// The ends of one job's ticks that the seal found. The history may lack entries of the latest ends.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Ends {
     pub(in crate::scheduler) job: Arc<str>,
@@ -150,7 +153,7 @@ impl HistoryWriter {
         (handle, term.spawn_scoped(task.serve(entries)))
     }
 
-    /// Drops the task's state of a removed job's history.
+    /// Lets the task drop its state of a removed job's history.
     pub(in crate::scheduler) fn close(&self, job: &Arc<str>) {
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
         // If the queue is full, the task keeps the state of the removed job until the term ends.
@@ -179,7 +182,7 @@ struct HistoryTask {
     retention: Retention,
     term: Term,
     histories: BTreeMap<Arc<str>, JobHistory>,
-    /// Jobs whose history may have more entries than the job keeps, or lack some.
+    /// Jobs whose history may have too many entries, or may lack entries.
     to_prune: BTreeSet<Arc<str>>,
 }
 
@@ -191,11 +194,11 @@ struct JobHistory {
     written: VecDeque<u64>,
     /// True once the stored history was read in this term.
     read: bool,
-    /// True once its lifetime was set in this term.
+    /// True once the lifetime of the history was set in this term.
     has_lifetime: bool,
     /// The number of entries that are being written.
     writing: usize,
-    /// True if the job was removed. This value is dropped once no entry of the job is being written.
+    /// True if the job was removed. This `JobHistory` is dropped once no entry of the job is being written.
     closed: bool,
     /// The entries that the history may lack, until it has been read.
     ends: Option<Ends>,
@@ -292,8 +295,8 @@ impl HistoryTask {
         .boxed()
     }
 
-    /// Drops the state of a removed job, once all its entries are written. The history then lives on for the ledger's
-    /// retention.
+    /// Drops the state of a removed job, once all its entries are written. The nodes keep the history for the
+    /// ledger's retention from then on.
     fn forget(&mut self, job: &Arc<str>) -> Option<BoxFuture<'static, Finished>> {
         self.histories.get(job).filter(|history| history.closed && history.writing == 0)?;
         self.histories.remove(job);

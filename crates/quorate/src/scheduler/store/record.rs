@@ -16,14 +16,15 @@ pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
 
 /// The value of the ledger's [`Record`] of a run.
 ///
-/// No record of a run is written as [`Record::last`]: a leader must be able to write the same end again under its own term.
+/// No record of a run is written as final ([`Record::last`]), because a later leader must be able to write
+/// the same end again under its own term.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum RunRecord {
     /// The leader is about to execute the run itself.
     Started {
-        /// The leader's worker.
+        /// The worker that leads.
         worker: Arc<str>,
     },
     /// Workers may take this generation of the run.

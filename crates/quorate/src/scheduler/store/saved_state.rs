@@ -25,19 +25,19 @@ impl SavedState {
         format!("{}{job}", Self::PREFIX).into()
     }
 
-    /// Returns the state of `job`. `row` is the row that is stored.
+    /// Creates the state of `job` from its stored row.
     pub(in crate::scheduler) fn new(job: &str, row: StateRow) -> Self {
         Self { key: Self::key(job), row: Arc::new(Mutex::new(row)) }
     }
 
-    /// Lets pruning remove the row, because the job was removed.
+    /// Writes the row so that pruning removes it later, because the job was removed.
     pub(in crate::scheduler) fn close(&self, rows: &RowWriter, now: WallTime) {
         if let Some(value) = self.next_value() {
             rows.close(&self.key, value, now, false);
         }
     }
 
-    /// Protects the row from pruning again, because the job was added again.
+    /// Writes the row so that pruning keeps it, because the job was added again.
     pub(in crate::scheduler) fn keep(&self, rows: &RowWriter) {
         if let Some(value) = self.next_value() {
             rows.put(&self.key, value);

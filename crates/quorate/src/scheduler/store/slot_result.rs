@@ -1,5 +1,5 @@
-//! The result of a slot, which the worker that took it records. It has the data that the leader needs for the history
-//! and for the job's next run.
+//! The result that the worker of an open run records in the run's slot. The leader reads it to write the
+//! history entry and the state of the job.
 
 use crate::scheduler::store::RunOutcome;
 use crate::{

@@ -42,12 +42,12 @@ struct Node {
     low_water: u64,
 }
 
-/// The record that decides on a run, and the number of nodes that show that this record had a majority.
+/// The record that decides on a run, and the number of nodes that store this record and count for it.
 #[derive(Debug)]
 struct SealedRun {
     record: Record,
     closed: bool,
-    /// The time before which a node's memory must have begun for the node to count for a closed record.
+    /// The time before which a node's memory must have begun, for the node to count for a closed record.
     memory: Option<WallTime>,
     /// The number of nodes that count for the record and store exactly this record.
     stored_on: usize,
@@ -57,7 +57,7 @@ struct SealedRun {
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
-    /// The stored record, if it is not closed.
+    /// The record that decides on the run, if it is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
     /// True if no node has a record, and too few nodes remember the time at which one could have been written.
     pub(in crate::scheduler) unknown: bool,
@@ -77,8 +77,8 @@ impl SealedRun {
         Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
-    /// Returns whether a majority stores this end. If so, the leader that wrote it could act on it, and no later leader
-    /// finds another end.
+    /// Returns whether a majority stores this end. If so, no later leader finds another end, and the end need
+    /// not be written again.
     fn is_settled(&self, quorum: usize) -> bool {
         self.closed && self.stored_on >= quorum
     }
@@ -147,7 +147,8 @@ impl LedgerSnapshot {
         sealed
     }
 
-    /// Decides on the run under `key`. If the run has a record, its first record was written at `at` or later.
+    /// Decides on the run under `key`. `at` is the earliest time at which a record of the run may have been
+    /// written.
     pub(in crate::scheduler) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
         let (known, remembering) = (self.runs.get(key), self.remembers(at));
         if let Some(closed) = known.filter(|known| known.closed) {
@@ -155,7 +156,8 @@ impl LedgerSnapshot {
             let decision = Decision::Skip(SkipReason::Final);
             return Decided { decision, seen: None, unknown: false, remembering, unsettled };
         }
-        // The verdict depends on the record of the highest rank, whichever node stores it.
+        // The verdict does not depend on which node stores the record, so the record is given to the first
+        // node.
         let seen = known.map(|known| &known.record);
         let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
         let views = self.nodes.iter().zip(records);
@@ -188,7 +190,8 @@ impl LedgerSnapshot {
         open.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, known.record.clone())))
     }
 
-    /// Returns the keys of all runs that have not ended, whether this leader has their job or not.
+    /// Returns the keys of all runs that have not ended, including those of jobs that this leader does not
+    /// have.
     pub(in crate::scheduler) fn unfinished_keys(&self) -> BTreeSet<Arc<str>> {
         let open = self.runs.iter().filter(|(_, known)| !known.closed);
         open.map(|(key, _)| Arc::clone(key)).collect()
@@ -263,9 +266,10 @@ impl LedgerSnapshot {
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
-    /// Returns the time at which a new job begins: now, or, if later, the time from which on a majority of nodes
-    /// remembers every tick. Nodes whose memory began a little later are included, since a slot needs a majority of
-    /// nodes whose memory began before the run.
+    /// Returns the time at which a new job begins: now, or, if later, the time since which a majority of the
+    /// nodes remembers every tick. It also waits for other nodes whose memory began a little later. So the
+    /// slot of a run, which only nodes of older memory can count for, does not need every node of that
+    /// majority.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
@@ -307,7 +311,8 @@ pub(in crate::scheduler) mod tests {
         (RunKey::new("j", at).key(), written.into_record(at, term))
     }
 
-    /// Returns the snapshot of three nodes whose memory began at 0. Two of them store `started` and `done`.
+    /// Returns the snapshot of three nodes whose memory began at 0. Two of them store a *started* record for
+    /// each tick in `started`, and a closed record for each tick in `done`.
     pub(in crate::scheduler) fn sealed(started: &[u64], done: &[u64]) -> LedgerSnapshot {
         let open = started.iter().map(|&tick| tick_record(tick, 1, false));
         let records: Vec<_> = open.chain(done.iter().map(|&tick| tick_record(tick, 1, true))).collect();
@@ -361,7 +366,8 @@ pub(in crate::scheduler) mod tests {
     #[test]
     fn every_leader_takes_the_same_of_two_ends_of_one_term() {
         let key = RunKey::new("j", at(5)).key();
-        // A leader may drop the task of a run while the task writes the end, and then write another end.
+        // A leader may write two ends in one term: it may drop the task of a run while the task writes an
+        // end, and then write another one.
         let ended = |end| {
             let record = RunRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
             vec![(Arc::clone(&key), record)]

@@ -1,4 +1,4 @@
-//! Each tick gets an end in the history.
+//! Tests that each tick gets an end in the history.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::{
@@ -17,7 +17,7 @@ async fn ok() -> Result<(), String> {
     Ok(())
 }
 
-/// A handler that works until it is cancelled, and then returns `result`.
+/// Returns a handler that waits until it is cancelled, and then returns `result`.
 fn until_cancelled(
     result: Result<(), &'static str>,
 ) -> impl Fn(RunContext) -> futures_util::future::BoxFuture<'static, Result<(), &'static str>> {

@@ -111,7 +111,8 @@ fn a_line_that_the_crate_has_parsed_means_the_same_here() {
     }
 }
 
-/// Returns the days of 2027 and 2028 (a leap year) at which a line that is due at midnight has ticks, as `month-day`.
+/// Returns the first days of a year on which a line that is due at midnight has ticks, as `month-day`. 2028
+/// is a leap year.
 fn days_due(line: &str, year: i16) -> String {
     let times = read(line).unwrap();
     let due = std::iter::successors(times.next(midnight(date(year, 1, 1)) - 1), |at| times.next(*at));
