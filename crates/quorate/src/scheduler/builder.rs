@@ -123,7 +123,7 @@ impl Scheduler {
         &self.election
     }
 
-    /// Returns the jobs that were given to the builder. [`SchedulerHandle::jobs`] returns the present ones.
+    /// Returns the jobs that were given to the builder. [`SchedulerHandle::jobs`] returns the present jobs.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
@@ -252,7 +252,8 @@ impl SchedulerRun {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        // This worker takes open runs and refreshes its jobs also while it does not lead.
+        // This worker takes open runs, and refreshes the retention of its jobs' data, even while it does not
+        // lead.
         let stop = CancellationToken::new();
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);

@@ -27,7 +27,7 @@ pub struct SchedulerHandle {
 }
 
 impl SchedulerHandle {
-    /// Adds a job. If the ledger of the group does not know it, its ticks count from now on.
+    /// Adds a job. If the group's ledger does not contain the job, its ticks count from now on.
     ///
     /// # Errors
     /// [`ScheduleError`] if the job cannot be run, or if there is a job of this name. Then nothing changes.
@@ -42,17 +42,18 @@ impl SchedulerHandle {
         })
     }
 
-    /// Removes a job, and returns whether there was one. No further run of the job starts, and active runs continue to
-    /// their end. The leader removes the job's row and state from its ledger, so that a job of that name that is added
-    /// later starts as a new one. The history is kept for
+    /// Removes a job. Returns whether there was a job of this name. No further run of the job starts, and
+    /// active runs continue to their end. The leader removes the job's row and state from its ledger, so that
+    /// a job of that name that is added later starts as a new one. The history is kept for
     /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.registry.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()
     }
 
-    /// Replaces all jobs. A job that has not changed continues. If only its rules or its handler differ, they hold from
-    /// the next run on. If its schedule differs, its ticks count from now on.
+    /// Replaces all jobs. A job that has not changed continues. If the schedule or the placement of a job
+    /// differs, its ticks count from now on. A change of its other rules, or of its handler, applies from the
+    /// next run on.
     ///
     /// # Errors
     /// [`ScheduleError`] if a job cannot be run. Then nothing changes.

@@ -84,7 +84,7 @@ impl Job {
         self
     }
 
-    /// Sets the workers that may run its ticks. Default the leader.
+    /// Sets the workers that may run the job's ticks. Default the leader.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self

@@ -88,8 +88,9 @@
 //!   runs that have not started are dropped. If a later leader does not have the job of an accepted request,
 //!   the request waits for a leader that has the job. The request is dropped, without an entry in the
 //!   history, once the ledger has pruned the time of the request.
-//! * The row of a job stores the ids of the last eight pauses and resumptions. If a pause or a resumption
-//!   from before these eight is sent again, it is carried out again. The row does not store cancellations.
+//! * The ledger stores, in the row of a job, the ids of the last eight pauses and resumptions. If a pause or
+//!   a resumption from before these eight is sent again, it is carried out again. The row does not store
+//!   cancellations.
 //!
 //! # Changed and removed jobs
 //!

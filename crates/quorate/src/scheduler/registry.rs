@@ -28,8 +28,7 @@ struct Inner {
     /// The number of active calls of `until` and `lead`.
     users: watch::Sender<usize>,
     counts: Counts,
-    /// A lock that the task which refreshes the retention of the jobs' data holds, so that only one task does
-    /// so at a time.
+    /// A lock for the task that refreshes the retention of the jobs' data: only one task does so at a time.
     vouching: tokio::sync::Mutex<()>,
 }
 
@@ -96,8 +95,7 @@ impl JobRegistry {
     }
 
     /// Begins to drain: from now on no further run starts. A worker that does not lead plans no runs, so it
-    /// is drained at once. Its task `take_runs` still waits for
-    /// the runs that it has taken.
+    /// is drained at once. Its task `take_runs` still waits for the runs that it has taken.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
@@ -154,7 +152,7 @@ impl JobRegistry {
         self.0.counts.snapshot()
     }
 
-    /// Returns the lock that the task which refreshes the retention of the jobs' data holds.
+    /// Returns the lock for the task that refreshes the retention of the jobs' data.
     pub(super) fn vouching(&self) -> &tokio::sync::Mutex<()> {
         &self.0.vouching
     }

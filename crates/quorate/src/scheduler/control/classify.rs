@@ -54,7 +54,7 @@ fn too_late(request: &JobRequest) -> JobResponse {
 }
 
 /// Returns the answer to a request that has expired. An earlier leader may have carried the request out and
-/// ended before it answered, which the group's ledger then shows.
+/// ended before it answered. The group's ledger then shows this.
 pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> JobResponse {
     answer_of_earlier_leader(ledger, request).unwrap_or_else(|| match request.what {
         JobAction::Cancel { .. } => {
@@ -98,13 +98,13 @@ pub(super) fn valid_until(request: &JobRequest) -> WallTime {
 /// A step that the leader takes for the inbox.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Pass the request to the leader.
+    /// Passes the request to the leader.
     PassOn(JobRequest),
-    /// Write the answer over the request, on every node that still has the request.
+    /// Writes the answer over the request, on every node that still has the request.
     Answer(JobRequest, JobResponse),
-    /// Answer that the request has expired, unless an earlier leader has accepted it.
+    /// Answers that the request has expired, unless an earlier leader has accepted it.
     Expired(JobRequest),
-    /// Log once that this record cannot be read, then ignore it.
+    /// Logs once that this record cannot be read, and ignores the record.
     Unreadable(Arc<str>, RecordError),
 }
 

@@ -136,8 +136,8 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Answers requests that have expired. An earlier leader may have accepted such a request in time, and ended before
-    /// it answered. The ledger then contains the answer. The ledger is read once for all these requests.
+    /// Answers requests that have expired. An earlier leader may have accepted a request in time, and ended
+    /// before it answered. The ledger then contains the answer. It is read once for all these requests.
     async fn answer_expired(&mut self, requests: &[JobRequest]) {
         let ledger = self.ledger.read().await;
         for request in requests {

@@ -126,7 +126,7 @@ impl Jobs {
     /// [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn list(&self) -> Result<Vec<JobStatus>, JobsError> {
         let jobs = self.read().await?;
         let now = self.now();
@@ -148,7 +148,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn show(&self, job: &str) -> Result<JobStatus, JobsError> {
         let found = self.find(job).await?;
         let now = self.now();
@@ -162,7 +162,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`] if the ledger has neither the job nor a history of it; [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<HistoryEntry>, JobsError> {
         let entries = self.entries(job).await?;
         if entries.is_empty() {
@@ -178,7 +178,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::Schedule`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn next(&self, job: &str, from: WallTime, count: usize) -> Result<Vec<WallTime>, JobsError> {
         Ok(self.schedule(job).await?.upcoming(from, count).collect())
     }
@@ -189,7 +189,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::Schedule`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn schedule(&self, job: &str) -> Result<Schedule, JobsError> {
         let found = self.find(job).await?;
         found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
@@ -210,10 +210,10 @@ impl Jobs {
     /// Runs the job's ticks again from now on.
     ///
     /// # Errors
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn resume(&self, job: &str) -> Result<Accepted, JobsError> {
         self.send(JobAction::Resume { job: job.into() }).await
     }
@@ -227,10 +227,10 @@ impl Jobs {
     /// except in the last two cases.
     ///
     /// # Errors
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn trigger(&self, job: &str) -> Result<Accepted, JobsError> {
         self.send(JobAction::Trigger { job: job.into() }).await
     }
@@ -239,10 +239,10 @@ impl Jobs {
     /// that have run before. A back-fill of more than 1,000 ticks is refused.
     ///
     /// # Errors
-    /// As [`Jobs::pause`]; [`JobsError::Input`] if `until` is not later than `from`.
+    /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not later than `from`.
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn backfill(&self, job: &str, from: WallTime, until: WallTime) -> Result<Accepted, JobsError> {
         if from >= until {
             return Err(JobsError::Input {
@@ -259,10 +259,10 @@ impl Jobs {
     /// run's record, about once a second.
     ///
     /// # Errors
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn cancel(&self, job: &str, tick: Option<WallTime>) -> Result<Accepted, JobsError> {
         self.send(JobAction::Cancel { job: job.into(), tick }).await
     }
@@ -370,7 +370,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn check_exists(&self, job: &str) -> Result<(), JobsError> {
         self.find(job).await.map(|_| ())
     }

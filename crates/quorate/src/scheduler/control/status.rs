@@ -148,7 +148,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         .collect()
 }
 
-/// Returns, for each key, the record that decides: the one of the highest rank among the nodes' records.
+/// Returns, for each key, the record that decides: the one of the highest [`rank`] among the nodes' records.
 fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for (key, record) in records(answers) {

@@ -124,7 +124,7 @@ impl ActiveRuns {
         }
     }
 
-    /// Ends an open run before a worker takes it.
+    /// Ends an open run, unless a worker has taken it.
     pub(in crate::scheduler) fn withdraw(&self, key: &str, end: RunOutcome, why: &str) {
         if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
             withdraw.withdraw(end, why);

@@ -30,7 +30,7 @@ use futures_util::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest time between two looks at the wall clock, which may step.
+/// The longest time between two checks of the wall clock, which may step.
 const WAKE_EVERY: Duration = Duration::from_millis(500);
 /// The last part of the grace period, reserved for writing the ends of runs. Of a short grace period, a fifth
 /// is reserved instead.
@@ -225,8 +225,8 @@ impl<'a> EventLoop<'a> {
     fn store_ended(&mut self, end: StoreEnd) {
         let StoreEnd { granted, stored, reply } = end;
         if !stored {
-            // Any answer could be wrong, so none is sent. The inbox then passes the request to the leader
-            // again.
+            // It is not known whether a majority stores the row, so no answer is sent. The inbox then passes
+            // the request on again.
             return self.planner.not_stored();
         }
         let (effects, answer) = self.planner.stored(*granted, self.now());

@@ -24,7 +24,7 @@ const SEAL_AGAIN: Duration = Duration::from_millis(50);
 /// Runs the registry's jobs under the term, until the term must end and every run has ended.
 ///
 /// # Cancel safety
-/// Dropping it drops the active runs. Their ticks stay recorded as started and not ended.
+/// Dropping the future drops the active runs. Their ticks stay recorded as started and not ended.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
     let Leading { registry, ledger, term, .. } = &leading;
     // The guard is dropped whenever this function returns or its future is dropped. Callers that drain the registry

@@ -1,5 +1,5 @@
-//! The leader's event loop: it carries out the effects of the decisions in `plan/`, and reports back when they are
-//! done.
+//! The leader's event loop. It carries out the effects that the decisions in `plan/` return, and reports to
+//! them when the effects are done.
 
 mod active_runs;
 mod event_loop;

@@ -135,8 +135,8 @@ impl JobEntry {
         Some(self.plan.pause())
     }
 
-    /// Resumes the job on a request. Returns the pause that ended, and the span of ticks that were not due. Returns
-    /// `None` if the row already names this request, or the job is not paused.
+    /// Resumes the job on a request. Returns the pause that ended, and the span of the ticks that it left
+    /// out. Returns `None` if the row already names this request, or the job is not paused.
     pub(in crate::scheduler) fn resume(
         &mut self,
         request: RequestId,
@@ -155,8 +155,8 @@ impl JobEntry {
 }
 
 impl RemovedJob {
-    /// Returns a job that has ended as of `now`: the ledger has it, but no worker has had the job for the
-    /// ledger's retention.
+    /// Returns the data of a job that has ended as of `now`: the ledger has the job, but no worker has had it
+    /// for the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));

@@ -22,7 +22,7 @@ const INTERRUPTED_MAX: u32 = 3;
 /// The pause before an interrupted run starts again within one term. The pause doubles each time, from the first value
 /// to the second.
 const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
-/// The most ticks of one job that are opened ahead at once.
+/// The largest number of ticks of one job that are opened ahead at once.
 const AHEAD_RUNS: usize = 1_000;
 
 /// The ticks of one job that run or wait to be run.
@@ -354,7 +354,7 @@ impl JobPlan {
     }
 
     /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that the pause since
-    /// `paused` left out. The span also has ticks from before this leader took the paused job over.
+    /// `paused` left out. The span includes ticks from before this leader took the paused job over.
     pub(in crate::scheduler) fn resume(
         &mut self,
         paused: WallTime,
@@ -428,7 +428,7 @@ impl JobPlan {
         if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
     }
 
-    /// Under every overlap rule, requested runs start one after another.
+    /// Returns whether a requested run may start: they start one after another, under every overlap rule.
     fn may_start_requested(&self) -> bool {
         !self.active.iter().any(|run| run.request.is_some())
     }

@@ -37,7 +37,7 @@ pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<
 ///
 /// If nodes store different rows, the row of the highest term counts. Its `since` is replaced by the earliest
 /// `since` of all rows with the same schedule: a leader that wrote a later time had not seen the earlier row.
-/// If the row of the highest term is closed, the job was removed. A node with an open row was then
+/// If the row of the highest term is closed, the job was removed. A node that still has an open row was
 /// unreachable when the job was removed, and its row is outdated.
 pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
@@ -48,7 +48,7 @@ pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Op
         return None;
     }
     let all = || records.iter().flatten().filter_map(read);
-    // A row that was written before the job was removed does not say when the job was added again.
+    // A row from before the job's removal does not say when the job was added again, so it is left out.
     let removed = all().filter(|(_, kept, _)| !kept).map(|(row, _, term)| (term, row.rev)).max();
     let same_schedule = all().filter(|(other, kept, term)| {
         *kept && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)

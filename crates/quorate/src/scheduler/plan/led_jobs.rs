@@ -218,7 +218,7 @@ impl LedJobs {
         true
     }
 
-    /// Starts the first waiting run, if fewer runs than the limit are active. Returns false if no run was started.
+    /// Starts the first run that may start within the limit of runs. Returns false if there is none.
     pub(in crate::scheduler) fn start_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_ready() else { return false };
         let start = |entry: &mut JobEntry| {

@@ -23,7 +23,7 @@ use crate::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// The most runs of one request.
+/// The largest number of runs of one request.
 pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
 /// The number up to which the ticks of a refused request are counted. The text of the refusal names the
 /// count.
@@ -57,13 +57,13 @@ pub(in crate::scheduler) struct OpenRequest {
 /// The next step of an open request.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum NextRun {
-    /// Start this run.
+    /// Starts this run.
     Run(PendingRun),
-    /// Close this run. Its end is recorded, but the record is not known to be stored on a majority.
+    /// Closes this run. Its end is recorded, but the record is not known to be stored on a majority.
     Close(Box<RunToClose>),
-    /// Leave this run out, for the reason given.
+    /// Leaves this run out, for this reason.
     Skip(PendingRun, SkipReason),
-    /// Close the request: all its runs have ended.
+    /// Closes the request: all its runs have ended.
     Finished,
 }
 
@@ -95,7 +95,7 @@ impl RequestRow {
         self.moved
     }
 
-    /// Returns a request from the nodes' records of its row, and whether the row is closed.
+    /// Reads a request from the nodes' records of its row. Also returns whether the row is closed.
     fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
         let read = |record: &Record| {
             let row: Self = serde_json::from_str(&record.value).ok()?;

@@ -39,7 +39,7 @@ pub(in crate::scheduler) struct LeaderSettings {
     pub(in crate::scheduler) group: Arc<str>,
     pub(in crate::scheduler) worker: Arc<str>,
     pub(in crate::scheduler) term: FencingToken,
-    /// When the term began.
+    /// The time at which the term began.
     pub(in crate::scheduler) began: WallTime,
     /// The TTL of the leader's lease.
     pub(in crate::scheduler) ttl: Duration,
@@ -60,7 +60,8 @@ pub(in crate::scheduler) struct Planner {
     /// Jobs that the leader got later in its term. They are taken over once the leader has stopped watching
     /// their open runs as those of an unknown job.
     deferred: BTreeMap<Arc<str>, Arc<Job>>,
-    /// True once all jobs of the beginning of the term, and the requests of earlier leaders, are taken over.
+    /// True once the leader has taken over the jobs that it had when its term began, and the requests of
+    /// earlier leaders.
     is_complete: bool,
     /// The time up to which this leader has decided on all ticks.
     decided: Option<WallTime>,
@@ -268,7 +269,8 @@ impl Planner {
     }
 
     /// Returns the effect that writes the mark; `None` until all due ticks were decided on for the first
-    /// time. The next leader enters the ticks after the mark that no leader ran in the history, as missed.
+    /// time. If no leader ran a tick after the mark, the next leader enters the tick in the history as
+    /// missed.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })
@@ -303,7 +305,8 @@ impl Planner {
         }
     }
 
-    /// Returns the jobs that are in the ledger and that the leader does not have. Some of them may have ended.
+    /// Returns the jobs that are in the ledger and that the leader does not have. Some of them may have
+    /// ended, so that [`Planner::jobs_ended`] must close their records.
     pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
         let mut unknown = jobs_in_ledger(self.jobs.sealed());
         unknown.extend(self.unknown_runs.jobs());

@@ -16,8 +16,8 @@ pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
 /// which the clocks of two leaders may differ. It covers the time between the decision on a run, at the end
 /// of the window, and its start.
 const KEPT_BESIDES: Duration = Duration::from_secs(10);
-/// The longest additional time for which the ledger keeps records because one of them is unfinished. It is longer if
-/// the job's timeouts allow a run to take longer.
+/// The upper limit of the additional time for which the ledger keeps records because some are unfinished.
+/// Jobs whose timeouts allow longer runs raise this limit.
 const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The largest number of ticks that are kept because of unfinished records. A new leader reads all of them, so their
 /// number must have a limit.
@@ -51,8 +51,8 @@ pub(in crate::scheduler) fn needed(job: &Job, max_clock_offset: Duration) -> Dur
     kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
 }
 
-/// Returns the additional time for which records are kept because some are unfinished, or because other workers need
-/// them.
+/// Returns the upper limit of the additional time for which records are kept because some are unfinished, or
+/// because other workers need them.
 pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
     let runs = jobs.clone().filter_map(|job| {
         let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());

@@ -25,7 +25,7 @@ pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job
 /// The reason of a run that does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
 
-/// A history entry, and the record that must be closed before the entry is written.
+/// A history entry, and the closed record that must be written before the entry, if there is one.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunReport {
     pub(in crate::scheduler) job: Arc<Job>,

@@ -31,11 +31,11 @@ impl Delivery {
 /// The decision on a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Write *started* to a majority, check the lease again, and start the run.
+    /// The leader writes *started* to a majority, checks its lease again, and starts the run.
     Run,
-    /// Do not run it, for this reason.
+    /// The tick does not run, for this reason.
     Skip(SkipReason),
-    /// Ask the nodes again: too few have answered.
+    /// Too few nodes have answered, so the leader asks again.
     AskAgain,
 }
 
@@ -60,7 +60,7 @@ pub enum SkipReason {
 /// The answer of one node to the seal, as far as it concerns one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeAnswer<'a> {
-    /// When the node's memory began, by its own wall clock (from its marker).
+    /// The time at which the node's memory began, on the node's own wall clock. The node's marker stores it.
     pub since: NodeTime,
     /// The low-water mark of the ledger on this node.
     pub low_water: u64,
@@ -69,9 +69,9 @@ pub struct NodeAnswer<'a> {
 }
 
 impl NodeAnswer<'_> {
-    /// Returns whether the node would still have a record of this tick if one had been written to the node. That is so
-    /// if the node's memory began before the tick was due, even if its clock is off by `max_clock_offset`. A node for
-    /// which this is false counts neither in the seal nor in a write.
+    /// Returns whether the node would still have a record of this tick if one had been written to the node.
+    /// This is true if the node's memory began before the tick was due, even if its clock is off by
+    /// `max_clock_offset`. A node for which this is false counts neither in the seal nor in a write.
     pub fn remembers(&self, tick: WallTime, max_clock_offset: Duration) -> bool {
         self.since + max_clock_offset <= tick
     }
@@ -109,7 +109,8 @@ pub enum RunVerdict {
     NoQuorum,
 }
 
-/// Orders the records that nodes have of one run: the record of the highest rank decides, closed or not (R11b).
+/// Orders the records that nodes have of one run: the record of the highest rank decides, closed or not (rule
+/// R11b).
 ///
 /// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks higher. Two
 /// different records of one term and stage are ordered by their text. So every leader that sees both decides by the
@@ -125,7 +126,7 @@ pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
 }
 
 /// Returns whether a leader may overwrite `met`, a record of an earlier term that it met on a node, with
-/// `target` (R14).
+/// `target` (rule R14).
 ///
 /// `seen` is the record that the seal found. If a majority of the sealed nodes remembers the run
 /// (`remembering`), the seal found every record that ever had a majority. If not, a record later than `seen`
@@ -136,12 +137,12 @@ pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remember
 }
 
 /// Returns whether a leader that has written `before` may write `next`. Within a term, a leader's records of a run only
-/// go forward: *open* 1, *open* 2, *closed* (R14).
+/// go forward: *open* 1, *open* 2, *closed* (rule R14).
 pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
 
-/// Returns the end that a leader adopts from the record that decides (R2b). If no majority of the sealed
+/// Returns the end that a leader adopts from the record that decides (rule R2b). If no majority of the sealed
 /// nodes remembers the run, a later record than *skipped* may have had a majority and be forgotten. The run
 /// may then have been started, so *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
@@ -170,20 +171,20 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
 
 /// Returns the number of the generation that a leader opens if it found no record of the run. Unless a
 /// majority of the nodes remembers the run, an earlier generation may have been started. The new generation
-/// then counts as the second (R2c).
+/// then counts as the second (rule R2c).
 pub fn first_opened(remembering: bool) -> u32 {
     if remembering { 1 } else { 2 }
 }
 
 /// Returns the time before which a node's memory must have begun, for the node to count for a leader's writes
 /// and for the generations that the leader opens. It is the later of the run's time and the beginning of the
-/// leader's term (R13).
+/// leader's term (rule R13).
 pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
     run.max(term_began)
 }
 
-/// Returns the open record that a worker may take, if there is one. A majority of `nodes`, whose memory covers the
-/// record's `at`, must show exactly the same record, including its term (R3).
+/// Returns the open record that a worker may take, if there is one. Of the `nodes` nodes, a majority whose
+/// memories cover the record's `at` must show exactly the same record, including its term (rule R3).
 pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
     shown.iter().find_map(|(_, record)| {
         let record = record.as_ref()?;

@@ -38,8 +38,8 @@ impl Jitter {
         tick + self.of(tick)
     }
 
-    /// Returns the time up to which the runs of all ticks are due at `at`. There is such a time, because no
-    /// delay is longer than the shortest gap between ticks, and so delays never reorder ticks.
+    /// Returns the time up to which the runs of all ticks are due at `at`. It is a single time, because
+    /// delays never reorder ticks: no delay is longer than the shortest gap between ticks.
     pub(in crate::scheduler) fn upto(self, schedule: &Schedule, at: WallTime) -> WallTime {
         if self.max_micros == 0 {
             return at;

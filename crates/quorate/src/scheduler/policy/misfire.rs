@@ -2,7 +2,7 @@ use crate::env::WallTime;
 use crate::scheduler::{policy::jitter::Jitter, schedule::Schedule};
 use std::time::Duration;
 
-/// The maximal number of ticks in one [`DueTicks`].
+/// The maximal number of ticks to run in one [`DueTicks`].
 pub const DUE_MAX: usize = 10_000;
 
 /// The smallest step of a wall clock.

@@ -9,8 +9,8 @@ use std::fmt;
 pub enum Overlap {
     /// The tick does not run.
     Skip,
-    /// The tick waits for the end of that run. If several ticks wait, the latest runs; under the misfire rule run-all, each
-    /// of them runs.
+    /// The tick waits for the end of the earlier run. If several ticks wait, the latest runs; under the
+    /// misfire rule run-all, each of them runs.
     #[default]
     Queue,
     /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace is dropped.

@@ -57,11 +57,11 @@ pub(in crate::scheduler) struct Opened {
 enum SlotEnd {
     /// The worker recorded this end.
     Done(SlotResult),
-    /// This leader, or an earlier one, ended the generation before a worker took it. The outcome, and the
-    /// reason.
+    /// This leader, or an earlier one, ended the generation before a worker took it. The fields are the
+    /// outcome and the reason.
     Void(RunOutcome, Arc<str>),
     /// A worker took the generation, or may have taken it, and recorded no end. No worker holds the claim any
-    /// more. The worker, if it is known, and the reason.
+    /// more. The fields are the worker, if it is known, and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
     /// The term is over. The next leader continues the run.
     Left,
@@ -96,7 +96,8 @@ impl Opened {
         });
         let mut seen = self.start.seen.clone();
         let mut open = adopted.unwrap_or_else(|| {
-            // If an earlier leader executed the run itself, that execution was the first generation.
+            // If an earlier leader executed the run itself, that was the first generation, and this one is
+            // the second.
             let known = self.start.seen.is_none() && !self.start.unknown;
             self.generation(&run, first_opened(known), None)
         });

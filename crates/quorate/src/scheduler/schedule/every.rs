@@ -20,7 +20,7 @@ impl Every {
         whole_micros("period", period).map(|micros| Self { micros })
     }
 
-    /// The time between two ticks.
+    /// Returns the time between two ticks.
     pub(super) const fn period(self) -> Duration {
         Duration::from_micros(self.micros)
     }

@@ -8,9 +8,10 @@ use tracing::Level;
 /// at its own level, and the others at the level DEBUG.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct LoggedEnds {
-    /// The last end that the function `level` treats as a skip: one that is logged at DEBUG when it repeats.
+    /// The last skipped tick, or run that the overlap rule cancelled. An equal end that follows is logged at
+    /// DEBUG.
     last: Option<RunOutcome>,
-    /// The number of runs that have ended since the last such end.
+    /// The number of runs that have ended since then.
     runs_since: u32,
 }
 

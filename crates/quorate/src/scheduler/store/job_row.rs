@@ -15,7 +15,8 @@ pub struct JobRow {
     /// The time at which a leader first had the job or its present schedule, or at which the job was last
     /// resumed. No earlier tick is due.
     pub since: WallTime,
-    /// The number of changes of the row. Of several rows, the one of the highest term and revision counts.
+    /// The number of changes of the row. If nodes store different rows, the one of the highest term and
+    /// revision counts.
     pub rev: u64,
     /// The schedule, in the form that people write.
     pub schedule: Arc<str>,

@@ -53,7 +53,8 @@ pub enum RunRecord {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenRun {
-    /// The number of this execution of the run, from 1. Under at-least-once, the next generation follows a lost one.
+    /// The number of this execution of the run, from 1. Under at-least-once, another generation follows a
+    /// lost one.
     pub generation: u32,
     /// A node counts for this generation only if its memory began before this time.
     pub at: WallTime,
@@ -77,7 +78,7 @@ pub struct OpenRun {
     pub cancel: Option<Arc<str>>,
 }
 
-/// The order in which a leader writes the records of one run.
+/// The stages of a run's records, in the order in which a leader writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) enum Stage {
     Started,

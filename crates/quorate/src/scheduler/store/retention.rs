@@ -17,8 +17,7 @@
 //! # What is not guaranteed
 //!
 //! A worker that cannot reach a majority for as long as the retention counts as stopped. If the nodes have
-//! lost the time at which a job was last vouched for, the time starts again with the first leader that
-//! notices.
+//! lost the time at which a job was last vouched for, its retention starts again when a leader notices this.
 
 use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{

@@ -8,8 +8,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! A row that a majority of the nodes loses between two terms is lost. Such a row may contain the time from which on
-//! its job is due, its pause, its state, or an open request.
+//! A row that a majority of the nodes loses between two terms is lost. The row may contain the time since
+//! which a job's ticks count, the pause of a job, its state, or an open request.
 
 use crate::{
     election::Term,

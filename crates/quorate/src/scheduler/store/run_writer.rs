@@ -51,7 +51,7 @@ impl RunWriter {
     }
 
     /// Returns the time before which a node's memory must have begun, for the node to count for this leader's writes of the
-    /// run (R13).
+    /// run (rule R13).
     pub(in crate::scheduler) fn memory(&self, run: &RunId) -> WallTime {
         memory_needed(run.at, self.term.began())
     }

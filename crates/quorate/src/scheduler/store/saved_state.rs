@@ -11,7 +11,8 @@ pub(in crate::scheduler) struct SavedState {
 /// The row `state/NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::scheduler) struct StateRow {
-    /// The number of changes of the row. Of several rows of one term, the row with the highest revision counts.
+    /// The number of changes of the row. If nodes store different rows of one term, the row with the highest
+    /// revision counts.
     pub(in crate::scheduler) rev: u64,
     pub(in crate::scheduler) text: Option<Arc<str>>,
 }

@@ -267,9 +267,9 @@ impl LedgerSnapshot {
     }
 
     /// Returns the time at which a new job begins: now, or, if later, the time since which a majority of the
-    /// nodes remembers every tick. It also waits for other nodes whose memory began a little later. So the
-    /// slot of a run, which only nodes of older memory can count for, does not need every node of that
-    /// majority.
+    /// nodes remembers every tick. It also waits for other nodes whose memory began a little later. Otherwise
+    /// a worker would need every node of that majority to take the slot of a run, because a node counts for a
+    /// slot only if its memory began before the run.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();

@@ -52,8 +52,8 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
     let next = stage.candidate("b", &jobs);
-    // A triggered run starts even during a pause. When the run ends, a scheduled tick would have started too
-    // if the pause did not prevent it.
+    // A triggered run starts even during a pause. By the end of this run, a scheduled tick would have started
+    // too, if the pause did not prevent it.
     let trigger = stage.request(JobAction::Trigger { job: named("j") });
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =

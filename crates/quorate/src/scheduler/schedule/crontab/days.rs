@@ -1,5 +1,5 @@
-//! Sets of days of the calendar, by their number, their weekday and the length of their month. `L`, `W` and `#` are unions
-//! of such sets.
+//! Sets of days of the calendar, by their number, their weekday and the length of their month. The forms `L`,
+//! `W` and `#` of a cron line are unions of these sets.
 
 use std::collections::BTreeSet;
 
