@@ -60,7 +60,8 @@ impl Scheduler {
         self
     }
 
-    /// Sets the time within which runs must end after a step-down or a cancellation: see [`Election::step_down_grace`].
+    /// Sets the time within which runs must end after a step-down or a cancellation: see
+    /// [`Election::step_down_grace`].
     pub fn step_down_grace(mut self, grace: Duration) -> Self {
         self.election = self.election.step_down_grace(grace);
         self
@@ -144,8 +145,8 @@ impl Scheduler {
     /// scheduler is drained, and every run has ended.
     ///
     /// # Errors
-    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss of the term, is not
-    /// an error.
+    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss
+    /// of the term, is not an error.
     ///
     /// # Cancel safety
     /// Dropping the future drops the active runs. Their ticks stay recorded as started and not ended.
@@ -199,8 +200,8 @@ impl Scheduler {
 
 /// A scheduler that is ready to run, made by [`Scheduler::run`].
 ///
-/// Await it to run until the scheduler is [drained](SchedulerHandle::drain), or use [`SchedulerRun::until`] to end it at a
-/// shutdown:
+/// Await it to run until the scheduler is [drained](SchedulerHandle::drain), or use [`SchedulerRun::until`]
+/// to end it at a shutdown:
 ///
 /// ```
 /// # use quorate::{ElectionError, Scheduler, scheduler::ScheduleError};
@@ -229,9 +230,9 @@ impl IntoFuture for SchedulerRun {
 }
 
 impl SchedulerRun {
-    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` completes or the scheduler is
-    /// [drained](SchedulerHandle::drain). The output of `shutdown` may be of any type, such as that of
-    /// `tokio::signal::ctrl_c()`.
+    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` completes or the
+    /// scheduler is [drained](SchedulerHandle::drain). The output of `shutdown` may be of any type, such as
+    /// that of `tokio::signal::ctrl_c()`.
     ///
     /// # Errors
     /// [`ElectionError`]. [`ElectionError::Work`] contains a [`ScheduleError`].

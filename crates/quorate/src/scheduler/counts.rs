@@ -30,7 +30,8 @@ pub struct RunCounts {
     /// The lateness of all jobs: the time between a tick with its jitter and the start of its run. It is
     /// counted for the runs that this worker executed, if their ticks were planned in time.
     pub lateness: Lateness,
-    /// The number of history entries that were lost, because no majority could be reached and the queue was full.
+    /// The number of history entries that were lost, because no majority could be reached and the queue was
+    /// full.
     pub not_written: u64,
 }
 
@@ -64,8 +65,8 @@ impl Lateness {
         self.max
     }
 
-    /// Returns the quantile `part`, between 0 and 1: a duration that is not shorter than this share of the durations.
-    /// The result is too large by at most an eighth. It is zero if there are no durations.
+    /// Returns the quantile `part`, between 0 and 1: a duration that is not shorter than this share of the
+    /// durations. The result is too large by at most an eighth. It is zero if there are no durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut below = 0;
         let target = part.clamp(0.0, 1.0) * self.count as f64;
@@ -85,7 +86,8 @@ impl Lateness {
     }
 }
 
-/// Returns the bucket of a duration. There are eight buckets between a number of microseconds and twice that number.
+/// Returns the bucket of a duration. There are eight buckets between a number of microseconds and twice that
+/// number.
 fn bucket(time: Duration) -> u32 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2();
@@ -113,7 +115,8 @@ impl Counts {
         all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
     }
 
-    /// Drops the counts of all jobs that are not in `jobs`. Without this, the counts of removed jobs would accumulate.
+    /// Drops the counts of all jobs that are not in `jobs`. Without this, the counts of removed jobs would
+    /// accumulate.
     pub(super) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
         self.all().jobs.retain(|job, _| jobs.contains_key(job));
     }

@@ -3,7 +3,8 @@ use crate::scheduler::{
 };
 use std::sync::Arc;
 
-/// Changes the jobs of a scheduler while it runs: made by [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
+/// Changes the jobs of a scheduler while it runs: made by
+/// [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
 ///
 /// It works on the leader and on any other worker. A change applies to this worker only. So make it on every
 /// worker, for example with [`SchedulerHandle::set_jobs`] from a file that all workers have. Clones share the

@@ -118,15 +118,16 @@ impl Job {
         self
     }
 
-    /// Sets the number of the newest history entries that are kept. Until the next pruning, the history may have up to
-    /// twice as many. Default 100.
+    /// Sets the number of the newest history entries that are kept. Until the next pruning, the history may
+    /// have up to twice as many. Default 100.
     pub fn history(mut self, entries: usize) -> Self {
         self.history = entries;
         self
     }
 
-    /// Keeps the last `bytes` of the output of a run ([`RunContext::set_output`]) in the history. Any worker and any client of
-    /// the nodes can read it there, so it should not hold secrets. Default 0, at most 4,096.
+    /// Keeps the last `bytes` of the output of a run ([`RunContext::set_output`]) in the history. Any worker
+    /// and any client of the nodes can read it there, so it should not hold secrets. Default 0, at most
+    /// 4,096.
     pub fn keep_output(mut self, bytes: usize) -> Self {
         self.keep_output = bytes;
         self

@@ -21,7 +21,8 @@
 //! ([`Jobs`]). The leader of the group plans every tick. It executes the run itself, or opens the run to all
 //! workers of the group, one of which takes it ([`Placement`]).
 //!
-//! * [`Scheduler`], [`Job`]: the jobs of a group, and their rules. [`SchedulerHandle`] changes the jobs while they run.
+//! * [`Scheduler`], [`Job`]: the jobs of a group, and their rules. [`SchedulerHandle`] changes the jobs while
+//!   they run.
 //! * [`Cron`], [`every`], [`delay`], [`at`], or a [`Timetable`]: the [`Schedule`] of a job.
 //! * [`Misfire`], [`Overlap`], [`Delivery`], [`Placement`], [`Retry`]: the rules of a job.
 //! * [`RunContext`]: the argument of a handler.
@@ -43,8 +44,8 @@
 //! * *Equal time zone tables.* The IANA tables are compiled in ([`Zone::tables_version`]). Workers with
 //!   different tables may compute different instants for one tick, in the weeks around a change of a zone's
 //!   rules.
-//! * *Progress without a leader.* While there is no leader, no further run is opened. Workers only execute the runs
-//!   that are already open.
+//! * *Progress without a leader.* While there is no leader, no further run is opened. Workers only execute
+//!   the runs that are already open.
 //! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the
 //!   last entries. The next leader writes the lost entries again from the records of the ticks. The records
 //!   have the outcome and the duration, but not the start time and the number of attempts. Lost entries of
@@ -97,15 +98,16 @@
 //! The ledger stores the schedule of each job. If a leader has another schedule or [`Placement`] for the job,
 //! the job's ticks count from the moment at which this leader begins. It runs no catch-up for earlier ticks,
 //! and repeats no recorded tick. Unfinished runs of the old schedule are still executed. If leaders of an old
-//! and a new version alternate, each change of the leader counts as such a change. A change of another rule,
-//! or of the handler, applies from the next run on.
+//! and a new version alternate, each change of the leader changes the schedule again. A change of another
+//! rule, or of the handler, applies from the next run on.
 //!
 //! The nodes keep the data of a job for
-//! [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30 days) after the last worker
-//! with the job has stopped. So a rolling restart, or two versions at the same time, lose no data. If a leader removes
-//! a job ([`SchedulerHandle::remove`]), the job's row and state end at once. A job of that name that is added later
-//! starts as a new one. The history is kept, and continues if the job is added again. `docs/design/bounds.md` lists the
-//! sizes. `docs/design/scheduler.md` describes the protocol, its rules, and how a search checks each rule.
+//! [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30 days) after the last
+//! worker with the job has stopped. So a rolling restart, or two versions at the same time, lose no data. If
+//! a leader removes a job ([`SchedulerHandle::remove`]), the job's row and state end at once. A job of that
+//! name that is added later starts as a new one. The history is kept, and continues if the job is added
+//! again. `docs/design/bounds.md` lists the sizes. `docs/design/scheduler.md` describes the protocol, its
+//! rules, and how a search checks each rule.
 
 mod builder;
 mod check;

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 /// The jobs of a scheduler at one time, by name.
 pub(in crate::scheduler) type JobMap = Arc<BTreeMap<Arc<str>, Arc<Job>>>;
 
-/// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share it.
+/// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share
+/// it.
 #[derive(Clone, Debug)]
 pub(super) struct JobRegistry(Arc<Inner>);
 
@@ -157,8 +158,8 @@ impl JobRegistry {
         &self.0.vouching
     }
 
-    /// Locks the number of leads. The phase is read and changed under this lock, because the end of the last lead ends the
-    /// draining.
+    /// Locks the number of leads. The phase is read and changed under this lock, because the end of the last
+    /// lead ends the draining.
     fn leads(&self) -> MutexGuard<'_, usize> {
         self.0.leads.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,10 +22,11 @@ use std::{
 const INBOX_PREFIX: &str = "ask/";
 /// The time for which requests and answers stay in the inbox.
 pub(super) const KEPT: Duration = Duration::from_secs(3600);
-/// The shortest time between two writes of one answer. The answer is written again because a write may miss a node, for
-/// example one without free memory.
+/// The shortest time between two writes of one answer. The answer is written again because a write may miss a
+/// node, for example one without free memory.
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
-/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of its answer.
+/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of
+/// its answer.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
 
 /// Returns the key of a request, and of its answer.
@@ -289,8 +290,8 @@ mod tests {
     fn each_request_is_passed_on_once_in_the_order_of_the_times() {
         let mut inbox = Classification::default();
         let (first, second) = (request(9, 1), request(2, 3));
-        // The first request has reached only one node, the second both nodes. The sender of the first may still try the
-        // other node.
+        // The first request has reached only one node, the second both nodes. The sender of the first may
+        // still try the other node.
         let nodes = [node(&[stored(&second)]), node(&[stored(&first), stored(&second)])];
         assert_eq!(inbox.update(&nodes, at(4)), [Step::PassOn(first.clone()), Step::PassOn(second)]);
         assert_eq!(inbox.update(&nodes, at(5)), [], "the leader has them");

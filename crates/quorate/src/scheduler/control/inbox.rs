@@ -33,8 +33,8 @@ pub(in crate::scheduler) fn part(ledger: &Ledger) -> Ledger {
     ledger.part("inbox")
 }
 
-/// Passes the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term steps down or
-/// the leader drops the receiver.
+/// Passes the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term
+/// steps down or the leader drops the receiver.
 pub(in crate::scheduler) async fn serve_inbox(
     ledger: Ledger,
     term: Term,
@@ -141,8 +141,8 @@ impl InboxServer<'_> {
     async fn answer_expired(&mut self, requests: &[JobRequest]) {
         let ledger = self.ledger.read().await;
         for request in requests {
-            // If the ledger cannot be read, the request gets no answer now. The next read of the inbox classifies it
-            // again.
+            // If the ledger cannot be read, the request gets no answer now. The next read of the inbox
+            // classifies it again.
             let answer = ledger.as_ref().ok().map(|ledger| classify::answer_to_expired(ledger, request));
             self.classification.answered(request.id, answer.clone());
             if let Some(answer) = answer {
@@ -151,7 +151,8 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Writes the answer over the request. If the write fails, the next read finds the request again and repeats the write.
+    /// Writes the answer over the request. If the write fails, the next read finds the request again and
+    /// repeats the write.
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&classify::key(request.id), Some(&seen), &record).await {

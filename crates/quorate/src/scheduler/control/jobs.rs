@@ -93,7 +93,8 @@ impl Jobs {
         })
     }
 
-    /// Sets the requester, which the leader logs and [`JobStatus::paused_by`] shows. Default the name of the worker.
+    /// Sets the requester, which the leader logs and [`JobStatus::paused_by`] shows. Default the name of the
+    /// worker.
     #[must_use]
     pub fn requester(mut self, name: &str) -> Self {
         self.requester = crate::plain::plain(name, 128).into();
@@ -107,7 +108,8 @@ impl Jobs {
         self
     }
 
-    /// Sets the time for which a leader may accept a request after it was sent; half an hour at most. Default 60 s.
+    /// Sets the time for which a leader may accept a request after it was sent; half an hour at most. Default
+    /// 60 s.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = time.min(classify::VALID_MAX);
@@ -119,8 +121,9 @@ impl Jobs {
         &self.group
     }
 
-    /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its history. If
-    /// there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and [`Jobs::history`].
+    /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its
+    /// history. If there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and
+    /// [`Jobs::history`].
     ///
     /// # Errors
     /// [`JobsError::NoMajority`].
@@ -159,7 +162,8 @@ impl Jobs {
     /// Returns the `limit` newest entries of a job's history, newest first.
     ///
     /// # Errors
-    /// [`JobsError::UnknownJob`] if the ledger has neither the job nor a history of it; [`JobsError::NoMajority`].
+    /// [`JobsError::UnknownJob`] if the ledger has neither the job nor a history of it;
+    /// [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
@@ -218,7 +222,7 @@ impl Jobs {
         self.send(JobAction::Resume { job: job.into() }).await
     }
 
-    /// Runs the job once now, beside its schedule.
+    /// Runs the job once now, in addition to its schedule.
     ///
     /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule
     /// permits it, if necessary under a later leader. Requested runs alternate with waiting ticks. If the run
@@ -235,8 +239,8 @@ impl Jobs {
         self.send(JobAction::Trigger { job: job.into() }).await
     }
 
-    /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), oldest first, also for ticks
-    /// that have run before. A back-fill of more than 1,000 ticks is refused.
+    /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), oldest first,
+    /// including ticks that have run before. A back-fill of more than 1,000 ticks is refused.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not later than `from`.

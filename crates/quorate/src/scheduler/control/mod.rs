@@ -1,4 +1,5 @@
-//! Reads and controls jobs while they run, from any worker: status, history, pause, trigger, back-fill, cancel.
+//! Reads and controls jobs while they run, from any worker: status, history, pause, trigger, back-fill,
+//! cancel.
 //!
 //! # Not guaranteed
 //!

@@ -78,12 +78,12 @@ pub enum JobAction {
         /// The job.
         job: Arc<str>,
     },
-    /// Runs the job once now, beside its schedule.
+    /// Runs the job once now, in addition to its schedule.
     Trigger {
         /// The job.
         job: Arc<str>,
     },
-    /// Runs the job once for each tick of the span, oldest first, also for ticks that have run before.
+    /// Runs the job once for each tick of the span, oldest first, including ticks that have run before.
     Backfill {
         /// The job.
         job: Arc<str>,
@@ -119,7 +119,8 @@ impl JobAction {
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobResponse {
-    /// The request has been or will be carried out. The history has the outcome of its runs, under the request's id.
+    /// The request has been or will be carried out. The history has the outcome of its runs, under the
+    /// request's id.
     Accepted {
         /// A text for people.
         text: Arc<str>,

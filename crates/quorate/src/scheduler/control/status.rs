@@ -23,21 +23,22 @@ use std::{
 pub struct JobStatus {
     /// The name.
     pub name: Arc<str>,
-    /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns the schedule itself.
+    /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns the schedule
+    /// itself.
     pub schedule: Arc<str>,
     /// The misfire, overlap, delivery and placement rules, as a text for people.
     pub rules: Arc<str>,
     /// The workers that may run its ticks.
     pub placement: Placement,
-    /// The time from which the job's ticks count: when the job or its present schedule was first registered, or when
-    /// the job was last resumed.
+    /// The time from which the job's ticks count: when the job or its present schedule was first registered,
+    /// or when the job was last resumed.
     pub registered: WallTime,
     /// The time since when the job has been paused; `None` if it is not paused.
     pub paused_at: Option<WallTime>,
     /// The requester of the pause: the name of a worker, or USER@HOST.
     pub paused_by: Option<Arc<str>>,
-    /// The next tick. `None` if the job is paused, is never due again, has a timetable that only its workers can compute, or
-    /// if the tick depends on the end of a run that is active.
+    /// The next tick. `None` if the job is paused, is never due again, has a timetable that only its workers
+    /// can compute, or if the tick depends on the end of a run that is active.
     pub next: Option<WallTime>,
     /// The active runs, oldest first: those that have started and not ended.
     pub running: Vec<RunStatus>,
@@ -120,8 +121,8 @@ impl RegisteredJob {
     }
 }
 
-/// Returns the jobs in the ledger, by name. If there are several rows of one job, the one with the highest term and revision
-/// counts.
+/// Returns the jobs in the ledger, by name. If there are several rows of one job, the one with the highest
+/// term and revision counts.
 pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {

@@ -1,5 +1,5 @@
-//! The event loop of one term: it waits for events, passes them to the [`Planner`], and carries out the effects that
-//! the planner returns.
+//! The event loop of one term: it waits for events, passes them to the [`Planner`], and carries out the
+//! effects that the planner returns.
 
 use crate::scheduler::{
     control::IncomingRequest,
@@ -98,15 +98,15 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Runs until the term must end, or a later term has sealed the ledger, or the registry is drained. Then waits for
-    /// the runs that the leader executes.
+    /// Runs until the term must end, or a later term has sealed the ledger, or the registry is drained. Then
+    /// waits for the runs that the leader executes.
     pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
         self.jobs_changed();
         self.serve(&mut requests).await;
         if self.planner.is_superseded() {
-            // A later term has sealed the ledger, so this leader can start no more runs. The resignation cancels the
-            // active runs and gives them the grace period to end. Otherwise a run that takes hours would keep the
-            // lease, and no leader could start runs.
+            // A later term has sealed the ledger, so this leader can start no more runs. The resignation
+            // cancels the active runs and gives them the grace period to end. Otherwise a run that takes
+            // hours would keep the lease, and no leader could start runs.
             self.leading.term.resign();
         } else {
             self.write_mark();
@@ -125,7 +125,8 @@ impl<'a> EventLoop<'a> {
                 Some(ended) = self.runs.next() => self.run_ended(ended),
                 Some(place) = self.registering.next() => self.registered(place),
                 Some(end) = self.storing.next() => self.store_ended(end),
-                // Requests are accepted only once all jobs are taken over, so that each request finds its job.
+                // Requests are accepted only once all jobs are taken over, so that each request finds its
+                // job.
                 request = requests.recv(), if listens && self.planner.is_complete() => match request {
                     Some(request) => self.ask(request),
                     None => listens = false,
@@ -156,8 +157,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Makes the decisions that are due. Returns the time when the next decisions are due, or `None` once the registry
-    /// is drained.
+    /// Makes the decisions that are due. Returns the time when the next decisions are due, or `None` once the
+    /// registry is drained.
     fn decide(&mut self) -> Option<BootTime> {
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);
@@ -183,8 +184,8 @@ impl<'a> EventLoop<'a> {
         Some(if more { now } else { now + pause })
     }
 
-    /// Returns the time by which ticks are due: the quorum's clock. After a backward step of this clock no tick runs
-    /// again, because each plan stores the time up to which its ticks are planned.
+    /// Returns the time by which ticks are due: the quorum's clock. After a backward step of this clock no
+    /// tick runs again, because each plan stores the time up to which its ticks are planned.
     fn now(&self) -> WallTime {
         self.leading.term.quorum().wall()
     }
@@ -310,7 +311,8 @@ impl<'a> EventLoop<'a> {
 
     /// Waits for the runs that the leader executes. Shortly before the time by which they must end
     /// (`Term::work_until`), drops the runs that are still active, so that there is time to write the ends of
-    /// the others. When the lease's validity ends, the remaining runs are dropped with this future.
+    /// the others. When the lease's validity ends, the campaign drops this future, and with it the remaining
+    /// runs.
     async fn await_last_runs(&mut self) {
         let margin = FLUSH.min(self.leading.grace / 5);
         // The next leader continues the runs that are open to workers.

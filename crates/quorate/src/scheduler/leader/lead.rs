@@ -27,8 +27,8 @@ const SEAL_AGAIN: Duration = Duration::from_millis(50);
 /// Dropping the future drops the active runs. Their ticks stay recorded as started and not ended.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
     let Leading { registry, ledger, term, .. } = &leading;
-    // The guard is dropped whenever this function returns or its future is dropped. Callers that drain the registry
-    // wait for that.
+    // The guard is dropped whenever this function returns or its future is dropped. Callers that drain the
+    // registry wait for that.
     let Some(_lead) = registry.lead() else { return };
     let sealed = tokio::select! { biased;
         // The draining began before any run started, so there is nothing to lead.

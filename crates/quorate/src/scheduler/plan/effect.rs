@@ -1,5 +1,5 @@
-//! The effects of the leader's decisions, and the events that the event loop reports back after it has carried the
-//! effects out.
+//! The effects of the leader's decisions, and the events that the event loop reports back after it has
+//! carried the effects out.
 
 use crate::scheduler::{
     plan::{pending_run::PendingRun, reporter::RunReport},
@@ -12,7 +12,8 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An effect of a decision. The event loop carries the effects out in the order in which the decisions return them.
+/// An effect of a decision. The event loop carries the effects out in the order in which the decisions return
+/// them.
 #[derive(Debug)]
 pub(in crate::scheduler) enum Effect {
     /// Writes a row that pruning never removes.

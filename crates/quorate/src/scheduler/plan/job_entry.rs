@@ -51,8 +51,8 @@ pub(in crate::scheduler) struct Replaced {
 #[derive(Debug)]
 pub(in crate::scheduler) struct RemovedJob {
     row: JobRow,
-    /// The time up to which ticks were planned. They are not planned again when the job is added again, even if the
-    /// clock has stepped back.
+    /// The time up to which ticks were planned. They are not planned again when the job is added again, even
+    /// if the clock has stepped back.
     planned: WallTime,
     /// The job's state, shared with a run that may still be active.
     state: SavedState,
@@ -88,7 +88,8 @@ impl JobEntry {
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }
     }
 
-    /// Handles the end of a run. Returns true if the schedule counts from this end, so that the row must be written.
+    /// Handles the end of a run. Returns true if the schedule counts from this end, so that the row must be
+    /// written.
     pub(in crate::scheduler) fn on_end(&mut self, now: WallTime) -> bool {
         let counts = self.job().schedule.is_after_end();
         if counts {
@@ -118,8 +119,8 @@ impl JobEntry {
         Some(Replaced { before, write, moved, skipped })
     }
 
-    /// Pauses the job on a request. Returns the skipped ticks. Returns `None` if the row already names this request, or
-    /// the job is already paused.
+    /// Pauses the job on a request. Returns the skipped ticks. Returns `None` if the row already names this
+    /// request, or the job is already paused.
     pub(in crate::scheduler) fn pause(
         &mut self,
         request: RequestId,
@@ -171,8 +172,8 @@ impl RemovedJob {
         &self.state
     }
 
-    /// Returns whether the nodes have no record of the job left, because they have pruned all records older than
-    /// `mark`.
+    /// Returns whether the nodes have no record of the job left, because they have pruned all records older
+    /// than `mark`.
     pub(in crate::scheduler) fn is_forgotten(&self, mark: WallTime) -> bool {
         self.closed.max(self.planned) < mark
     }
@@ -419,8 +420,8 @@ mod tests {
         );
         let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
         assert_eq!(same.entry.row.since, at(3));
-        // The same holds for a change in the opposite direction, even if an earlier leader has already written the new
-        // placement.
+        // The same holds for a change in the opposite direction, even if an earlier leader has already
+        // written the new placement.
         for row_before in [written(&job(1), 3), old] {
             let records = vec![row(1, &row_before), tick_record(11, 1, false)];
             let all = sealed(vec![node(at(0), records); 2]);

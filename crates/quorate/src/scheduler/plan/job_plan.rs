@@ -1,5 +1,5 @@
-//! The plan of one job: which of its ticks run, wait or are skipped. The plan depends only on the sealed ledger and on
-//! the time.
+//! The plan of one job: which of its ticks run, wait or are skipped. The plan depends only on the sealed
+//! ledger and on the time.
 
 use crate::scheduler::{
     plan::{
@@ -17,10 +17,9 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The number of interruptions after which a run is postponed, and not started again at once.
+/// The number of interruptions after which a run is postponed.
 const INTERRUPTED_MAX: u32 = 3;
-/// The pause before an interrupted run starts again within one term. The pause doubles each time, from the first value
-/// to the second.
+/// The pause before a postponed run starts again: it doubles each time, from the first value to the second.
 const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
 /// The largest number of ticks of one job that are opened ahead at once.
 const AHEAD_RUNS: usize = 1_000;
@@ -42,12 +41,13 @@ pub(in crate::scheduler) struct JobPlan {
     postponed: Vec<(WallTime, PendingRun)>,
     /// The earliest time of a record that stays *started* until the next leader decides on it.
     left_to_next: Option<WallTime>,
-    /// True if a waiting tick has started since the last requested run: the next run to start is a requested run.
+    /// True if a tick has started since the last requested run, so that a requested run starts next.
     requested_next: bool,
     active: Vec<ActiveRun>,
     /// The time when the run of the next tick is due.
     next: Option<WallTime>,
-    /// The next tick of a schedule that counts from the end of the previous run; `None` until that run has ended.
+    /// The next tick of a schedule that counts from the end of the previous run; `None` until that run has
+    /// ended.
     after_end: Option<WallTime>,
     paused: bool,
     /// The time before a tick at which its run is opened to workers.
@@ -116,7 +116,8 @@ impl JobPlan {
         self.next
     }
 
-    /// Returns the time up to which all ticks have been planned. A changed schedule counts from no earlier than this.
+    /// Returns the time up to which all ticks have been planned. A changed schedule counts from then or
+    /// later.
     pub(in crate::scheduler) fn planned(&self) -> WallTime {
         self.planned
     }
@@ -129,7 +130,7 @@ impl JobPlan {
         self.paused
     }
 
-    /// Plans the next tick of a schedule that counts from the ends of runs: the first tick, or the tick after an end at
+    /// Plans the next tick of a schedule that counts from the ends of runs: the first tick, or the tick after
     /// `ended`. Plans nothing while a run of the job waits or is active.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
@@ -170,7 +171,7 @@ impl JobPlan {
         decisions
     }
 
-    /// Decides on a tick that counts from the end of the previous run. Such a tick is never too late.
+    /// Decides on a tick that counts from the end of the previous run. The tick is never too late.
     fn plan_after_end(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
         let mut decisions = DueDecisions::default();
         if let Some(tick) = self.after_end.filter(|tick| self.jitter.ripe(*tick) <= now) {
@@ -185,8 +186,8 @@ impl JobPlan {
         tick.filter(|_| !self.paused).map(|tick| self.jitter.ripe(tick))
     }
 
-    /// Decides on ticks of the near future before they are due. Their runs are then open to workers even while a new
-    /// leader is elected.
+    /// Decides on ticks of the near future before they are due. Their runs are then open to workers even
+    /// while a new leader is elected.
     fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, decisions: &mut DueDecisions) {
         let upto = now + self.ahead;
         for _ in 0..AHEAD_RUNS {
@@ -275,8 +276,8 @@ impl JobPlan {
         !self.active.is_empty()
     }
 
-    /// Takes back a run that was interrupted within the term. It starts again before all other runs: at once, or after
-    /// a pause if it was interrupted several times. Returns the end of that pause.
+    /// Takes back a run that was interrupted within the term. It starts again before all other runs: at once,
+    /// or after a pause if it was interrupted several times. Returns the end of that pause.
     pub(in crate::scheduler) fn again(&mut self, run: PendingRun, now: WallTime) -> Option<WallTime> {
         let more = run.interruptions.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {
@@ -331,16 +332,16 @@ impl JobPlan {
         self.requested.clear();
     }
 
-    /// Returns the time up to which all ticks have been decided on: `now`, or just before the first due tick that is not
-    /// planned.
+    /// Returns the time up to which all ticks have been decided on: `now`, or just before the first due tick
+    /// that is not planned.
     pub(in crate::scheduler) fn decided(&self, now: WallTime) -> WallTime {
         let first = self.job.schedule.next_after(self.planned).filter(|tick| *tick <= now);
         // After a backward step of the clock, ticks that have been planned still count as decided.
         first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// Pauses the job: from now on no tick is due. Returns the waiting ticks, interrupted ones included, as skipped.
-    /// Open runs stay in the plan, because they can be ended only through their slots.
+    /// Pauses the job: from now on no tick is due. Returns the waiting ticks, interrupted ones included, as
+    /// skipped. Open runs stay in the plan, because they can be ended only through their slots.
     pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
@@ -377,16 +378,16 @@ impl JobPlan {
         span
     }
 
-    /// Replaces the job. If the schedule or the placement has changed, the job's ticks count from `now`, and the
-    /// waiting ticks are skipped. Unfinished runs stay.
+    /// Replaces the job. If the schedule or the placement has changed, the job's ticks count from `now`, and
+    /// the waiting ticks are skipped. Unfinished runs stay.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
         let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
         let mut skipped = Vec::new();
         if moved {
-            // If the clock has stepped back, ticks later than `now` have already been planned. They must not start
-            // again.
+            // If the clock has stepped back, ticks later than `now` have already been planned. They must not
+            // start again.
             self.planned = self.planned.max(now);
             self.since = self.planned;
             let (unfinished, dropped): (_, VecDeque<_>) =
@@ -407,8 +408,7 @@ impl JobPlan {
         skipped
     }
 
-    /// Returns the earliest time of a record that this leader still needs. The ledger must keep records from that time
-    /// on.
+    /// Returns the earliest time of a record that this leader still needs, so that the ledger keeps it.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         let postponed = self.postponed.iter().map(|(_, run)| run);
         let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
@@ -440,9 +440,8 @@ impl JobPlan {
             .find(|runs| runs.front().is_some_and(PendingRun::is_open))
     }
 
-    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate. Otherwise a
-    /// requested run would never start if a tick always waits, because runs take longer than the gap between
-    /// ticks.
+    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate. Otherwise no
+    /// requested run would start if runs take longer than the gap between ticks.
     fn pop(&mut self) -> Option<PendingRun> {
         for runs in [&mut self.waiting, &mut self.requested] {
             if runs.front().is_some_and(PendingRun::is_open) {
@@ -458,7 +457,8 @@ impl JobPlan {
         self.waiting.pop_front()
     }
 
-    /// Removes the run to start now. Also removes the ticks that have waited for longer than the misfire window.
+    /// Removes the run to start now. Also removes the ticks that have waited for longer than the misfire
+    /// window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
         while self.head().is_some() {

@@ -26,7 +26,8 @@ pub(in crate::scheduler) struct JobTable {
 #[derive(Debug)]
 struct Slot {
     entry: JobEntry,
-    /// True while the first write of the job's row is in flight. Until it has ended, no run of the job starts.
+    /// True while the first write of the job's row is in flight. Until it has ended, no run of the job
+    /// starts.
     registering: bool,
     /// True if the job was removed. No further run of the job starts.
     removed: bool,
@@ -80,7 +81,8 @@ impl JobTable {
         place
     }
 
-    /// Changes a job, and updates its timer and its position in the ready queue. Returns `None` for a vacant place.
+    /// Changes a job, and updates its timer and its position in the ready queue. Returns `None` for a vacant
+    /// place.
     pub(in crate::scheduler) fn change<T>(
         &mut self,
         place: usize,
@@ -117,8 +119,8 @@ impl JobTable {
         self.timers.next()
     }
 
-    /// Removes the timer of the first job that is due at `now`, and returns the job's place. [`JobTable::change`] sets
-    /// the next timer.
+    /// Removes the timer of the first job that is due at `now`, and returns the job's place.
+    /// [`JobTable::change`] sets the next timer.
     pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<usize> {
         let place = self.timers.pop(now)?;
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {

@@ -32,8 +32,8 @@ pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
 
-/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or the row of the highest
-/// term is closed.
+/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or the row of
+/// the highest term is closed.
 ///
 /// If nodes store different rows, the row of the highest term counts. Its `since` is replaced by the earliest
 /// `since` of all rows with the same schedule: a leader that wrote a later time had not seen the earlier row.
@@ -63,7 +63,8 @@ pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> 
         |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, is_kept(record)));
     match highest(sealed.row(&SavedState::key(job)), read, |(row, kept)| (row.rev, *kept)) {
         Some(((row, true), _)) => row,
-        // The text of a closed state is dropped, but its revision is kept: the next row must have the highest revision.
+        // The text of a closed state is dropped, but its revision is kept: the next row must have the highest
+        // revision.
         Some(((row, false), _)) => StateRow { text: None, ..row },
         None => StateRow::default(),
     }

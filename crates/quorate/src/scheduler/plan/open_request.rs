@@ -1,9 +1,9 @@
 //! A request for runs, from its acceptance until all its runs have ended.
 //!
-//! The runs of a request are made one after another. The request's row in the ledger stores the first tick whose run
-//! has not ended. So the next leader continues with this tick, and needs no records of the ended runs. The row also
-//! stores the time at which it was last advanced. None of the remaining runs can have been started before that time, so
-//! none of their records is earlier.
+//! The runs of a request are made one after another. The request's row in the ledger stores the first tick
+//! whose run has not ended. So the next leader continues with this tick, and needs no records of the ended
+//! runs. The row also stores the time at which it was last advanced. None of the remaining runs can have been
+//! started before that time, so none of their records is earlier.
 
 use crate::scheduler::{
     plan::pending_run::{PendingRun, RunToClose},
@@ -128,7 +128,8 @@ impl OpenRequest {
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
-    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, no run of a backfill is left.
+    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, no run of a
+    /// backfill is left.
     pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
         let same = *row.schedule == *job.schedule.to_string();
         let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The runs and ticks of one job on which the leader decides: runs that wait, active runs, runs to close, and ticks
-//! that do not run.
+//! The runs and ticks of one job on which the leader decides: runs that wait, active runs, runs to close, and
+//! ticks that do not run.
 
 use crate::scheduler::store::run_writer::RunId;
 use crate::{
@@ -9,7 +9,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A run that waits to be started or opened, with the record of an earlier start if there is one.
+/// A run that waits to be started or opened. If an earlier leader started or opened it, `seen` is the run's
+/// record.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) tick: WallTime,
@@ -31,8 +32,8 @@ pub(in crate::scheduler) struct PendingRun {
 }
 
 impl PendingRun {
-    /// Returns whether the run was started before, or may have been started. Such a run is not skipped in favour of a
-    /// later tick.
+    /// Returns whether the run was started before, or may have been started. If so, the run is not skipped in
+    /// favour of a later tick.
     pub(in crate::scheduler) fn is_unfinished(&self) -> bool {
         self.seen.is_some() || self.unknown
     }
@@ -45,14 +46,15 @@ impl PendingRun {
         RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
     }
 
-    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so it can be
-    /// ended only through its slot (rule R7 of `docs/design/scheduler.md`).
+    /// Returns whether an earlier leader has opened the run. A worker may then have taken the run, so it can
+    /// be ended only through its slot (rule R7 of `docs/design/scheduler.md`).
     pub(in crate::scheduler) fn is_open(&self) -> bool {
         let seen = self.seen.as_ref();
         seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
     }
 
-    /// Returns whether a worker executes the run: the run is already open, or the job is placed on any worker.
+    /// Returns whether a worker executes the run: the run is already open, or the job is placed on any
+    /// worker.
     pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
         job.placement == Placement::AnyWorker || self.is_open()
     }

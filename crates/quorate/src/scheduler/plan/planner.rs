@@ -1,5 +1,5 @@
-//! The leader's decisions, as a pure state machine: the planner takes each event with its time, and returns the effects
-//! that the event loop carries out.
+//! The leader's decisions, as a pure state machine: the planner takes each event with its time, and returns
+//! the effects that the event loop carries out.
 
 use crate::scheduler::{
     plan::{
@@ -27,8 +27,8 @@ use std::{
     time::Duration,
 };
 
-/// The largest number of jobs that one event takes over or decides on. The limit lets other tasks run in between: the
-/// lease must be extended in time.
+/// The largest number of jobs that one event takes over or decides on. The limit lets other tasks run in
+/// between: the lease must be extended in time.
 const JOBS_AT_ONCE: usize = 100;
 /// The key of the mark: the row that stores the time up to which all ticks have been decided on.
 const MARK: &str = "looked";
@@ -97,8 +97,8 @@ impl Planner {
         !self.to_take.is_empty()
     }
 
-    /// Returns whether the leader has taken over the jobs and the requests that existed when its term began. Before
-    /// that, a request may not find its job, and the ledger must not be pruned.
+    /// Returns whether the leader has taken over the jobs and the requests that existed when its term began.
+    /// Before that, a request may not find its job, and the ledger must not be pruned.
     pub(in crate::scheduler) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -123,8 +123,8 @@ impl Planner {
         self.jobs.reporter()
     }
 
-    /// Compares the planner's jobs with those of the registry. Jobs that the registry no longer has are removed at
-    /// once. [`Planner::take_over`] takes over the others later.
+    /// Compares the planner's jobs with those of the registry. Jobs that the registry no longer has are
+    /// removed at once. [`Planner::take_over`] takes over the others later.
     pub(in crate::scheduler) fn change(
         &mut self,
         jobs: &BTreeMap<Arc<str>, Arc<Job>>,
@@ -145,8 +145,8 @@ impl Planner {
         out
     }
 
-    /// Takes over some of the waiting jobs. After the last job, takes over the requests that were open when the term
-    /// began, and starts to watch the open runs of jobs that the leader does not have.
+    /// Takes over some of the waiting jobs. After the last job, takes over the requests that were open when
+    /// the term began, and starts to watch the open runs of jobs that the leader does not have.
     pub(in crate::scheduler) fn take_over(&mut self, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for _ in 0..JOBS_AT_ONCE {
@@ -281,7 +281,8 @@ impl Planner {
     pub(in crate::scheduler) fn low_water(&mut self, now: WallTime) -> WallTime {
         let jobs = &self.jobs;
         let unfinished = jobs.table().entries().filter_map(|entry| entry.plan().oldest());
-        // The leader knows which records its own jobs need. Another leader may need the records of other jobs.
+        // The leader knows which records its own jobs need. Another leader may need the records of other
+        // jobs.
         let of_others = self.needed.unfinished().filter(|(job, _)| !jobs.knows(job)).map(|(_, at)| at);
         let oldest = unfinished.chain(self.requests.oldest()).chain(of_others).min();
         let led = || jobs.table().entries().map(|entry| &**entry.job());
@@ -314,8 +315,8 @@ impl Planner {
         unknown
     }
 
-    /// Handles the event that no worker has had these jobs for the ledger's retention. Closes the ledger's records of
-    /// these jobs.
+    /// Handles the event that no worker has had these jobs for the ledger's retention. Closes the ledger's
+    /// records of these jobs.
     pub(in crate::scheduler) fn jobs_ended(&mut self, ended: Vec<Arc<str>>, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for job in ended {

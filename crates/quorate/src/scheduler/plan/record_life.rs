@@ -1,4 +1,5 @@
-//! The time for which the ledger keeps the records of runs, and the time before a tick at which its run is opened.
+//! The time for which the ledger keeps the records of runs, and the time before a tick at which its run is
+//! opened.
 
 use crate::{
     env::WallTime,
@@ -19,12 +20,12 @@ const KEPT_BESIDES: Duration = Duration::from_secs(10);
 /// The upper limit of the additional time for which the ledger keeps records because some are unfinished.
 /// Jobs whose timeouts allow longer runs raise this limit.
 const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The largest number of ticks that are kept because of unfinished records. A new leader reads all of them, so their
-/// number must have a limit.
+/// The largest number of ticks that are kept because of unfinished records. A new leader reads all of them,
+/// so their number must have a limit.
 const HELD_RECORDS: u128 = 1_000_000;
 
-/// Returns the earliest time at which a record of a tick may exist. `since` is the time from which on ticks of the job
-/// are due.
+/// Returns the earliest time at which a record of a tick may exist. `since` is the time since which ticks of
+/// the job are due.
 pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
     match job.placement {
         Placement::Leader => tick,
@@ -41,7 +42,8 @@ pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Returns the time for which the ledger keeps all records. `longest` is the longest misfire window of all jobs.
+/// Returns the time for which the ledger keeps all records. `longest` is the longest misfire window of all
+/// jobs.
 pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
 }
@@ -65,8 +67,9 @@ pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone
     held / u32::try_from(parts).unwrap_or(u32::MAX)
 }
 
-/// Returns the low-water mark, before which the ledger may prune its records. The ledger keeps all records of the last
-/// `kept`. It also keeps older records from `wanted` on, but none older than `kept` and `held` together.
+/// Returns the low-water mark, before which the ledger may prune its records. The ledger keeps all records of
+/// the last `kept`. It also keeps older records from `wanted` on, but none older than `kept` and `held`
+/// together.
 pub(in crate::scheduler) fn low_water(
     now: WallTime,
     kept: Duration,
@@ -77,8 +80,8 @@ pub(in crate::scheduler) fn low_water(
     wanted.map_or(mark, |wanted| mark.min(wanted)).max(mark - held)
 }
 
-/// Returns the number of ticks of a job that the ledger has to keep if the ticks are as close together as they ever
-/// are.
+/// Returns the number of ticks of a job that the ledger has to keep if the ticks are as close together as
+/// they ever are.
 pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
     let kept = window(job) + KEPT_BESIDES + PRUNE_EVERY;
     kept.as_nanos() / job.gap.as_nanos().max(1) + 1

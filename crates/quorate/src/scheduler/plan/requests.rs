@@ -21,7 +21,8 @@ use std::{
 
 /// The largest number of open requests for runs.
 const OPEN_MAX: usize = 1_000;
-/// The number of answers that the leader remembers, so that it can repeat an answer to a request that arrives again.
+/// The number of answers that the leader remembers, so that it can repeat an answer to a request that arrives
+/// again.
 const ANSWERS_MAX: usize = 10_000;
 
 /// The open requests, and the answers to earlier ones.
@@ -73,7 +74,8 @@ impl Requests {
             let id = row.id();
             self.answers.insert(id, row.answer().clone());
             let place = jobs.table().place(row.job()).filter(|_| !closed);
-            // A job that this worker does not have may be a job of a newer version. The next leader may have it.
+            // A job that this worker does not have may be a job of a newer version. The next leader may have
+            // it.
             let Some(entry) = place.and_then(|place| jobs.table().get(place)) else { continue };
             let request = OpenRequest::resume(row, entry.job());
             put(&request, out);
@@ -155,8 +157,8 @@ impl Requests {
         self.enqueue_next(id, jobs, now, out);
     }
 
-    /// Cancels the requests of a job that was removed. `active` are those requests that have an active run, which
-    /// continues to its end.
+    /// Cancels the requests of a job that was removed. `active` are those requests that have an active run,
+    /// which continues to its end.
     pub(in crate::scheduler) fn drop_job(
         &mut self,
         job: &Arc<str>,
@@ -211,8 +213,8 @@ impl Requests {
         Ok(Asked::Store(Box::new(granted)))
     }
 
-    /// Cancels the active runs of a job. Without a tick in the request, also cancels the requested runs that have not
-    /// begun.
+    /// Cancels the active runs of a job. Without a tick in the request, also cancels the requested runs that
+    /// have not begun.
     fn cancel(
         &mut self,
         place: usize,
@@ -241,8 +243,8 @@ impl Requests {
         Ok(JobResponse::Accepted { text, count: (count + dropped) as u64 })
     }
 
-    /// Drops the runs of a request that have not begun. Closes the request unless one of its runs is `active`. Returns
-    /// the number of dropped runs.
+    /// Drops the runs of a request that have not begun. Closes the request unless one of its runs is
+    /// `active`. Returns the number of dropped runs.
     fn drop_runs(
         &mut self,
         id: RequestId,
@@ -306,7 +308,8 @@ impl Requests {
     }
 }
 
-/// Returns the effects that close the open requests of a job that has ended, as the seal showed these requests.
+/// Returns the effects that close the open requests of a job that has ended, as the seal showed these
+/// requests.
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
@@ -358,8 +361,8 @@ fn resume(
     row_granted(request, if was_active { "was not paused" } else { "resumed" }, place, jobs)
 }
 
-/// Grants a request that is answered once the job's row is stored. The row is written even if it is unchanged, because
-/// it may not be stored yet.
+/// Grants a request that is answered once the job's row is stored. The row is written even if it is
+/// unchanged, because it may not be stored yet.
 fn row_granted(request: &JobRequest, text: &str, place: usize, jobs: &LedJobs) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
     let granted = Granted::row(request.id, text, &entry.job().name, entry.row());

@@ -1,11 +1,11 @@
-//! The open runs of jobs that the leader does not have.
+//! The open runs of unknown jobs: jobs that the leader does not have.
 //!
-//! Such a job may belong to another version of the program, or may have been removed. Workers that have the
-//! job can still take its open runs. The leader watches these runs like those of its own jobs, so that each
-//! run gets its end in the history. A run that a worker executes is closed with its outcome. A run that no
-//! worker takes in time is closed as skipped. Only a leader that has the job opens another generation. So a
-//! lost at-least-once run waits for such a leader, at most until no worker has had the job for the ledger's
-//! retention.
+//! An unknown job may belong to another version of the program, or may have been removed. Workers that have
+//! the job can still take its open runs. The leader watches these runs like those of its own jobs, so that
+//! each run gets its end in the history. A run that a worker executes is closed with its outcome. A run that
+//! no worker takes in time is closed as skipped. Only a leader that has the job opens another generation. So
+//! a lost at-least-once run waits for a leader that has the job, at most until no worker has had the job for
+//! the ledger's retention.
 
 use crate::scheduler::{
     plan::{
@@ -92,9 +92,9 @@ impl UnknownRuns {
     }
 }
 
-/// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler never runs.
-/// The leader does not know how many history entries the job keeps, so the stand-in keeps all. A leader that has the
-/// job prunes the history later.
+/// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler
+/// never runs. The leader does not know how many history entries the job keeps, so the stand-in keeps all. A
+/// leader that has the job prunes the history later.
 fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
     let job =
         Job::new(name, at(tick), |_| async { Err::<(), _>("a leader without the job cannot execute it") });

@@ -80,7 +80,8 @@ impl NodeAnswer<'_> {
 /// The verdict on a tick from the answers of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunVerdict {
-    /// No node has a record, and a majority would remember one. After the seal, no earlier leader can start the tick.
+    /// No node has a record, and a majority would remember a record. After the seal, no earlier leader can
+    /// start the tick.
     NotStarted,
     /// The record that decides is *started*: the run may have been started.
     Started {
@@ -101,7 +102,7 @@ pub enum RunVerdict {
         /// The record that decides.
         record: Record,
     },
-    /// No node has a record, and no majority would remember one.
+    /// No node has a record, and no majority would remember a record.
     Unknown,
     /// The tick is older than the ledger's low-water mark.
     Pruned,
@@ -112,15 +113,15 @@ pub enum RunVerdict {
 /// Orders the records that nodes have of one run: the record of the highest rank decides, closed or not (rule
 /// R11b).
 ///
-/// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks higher. Two
-/// different records of one term and stage are ordered by their text. So every leader that sees both decides by the
-/// same record, whatever the order of the nodes.
+/// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks
+/// higher. Two different records of one term and stage are ordered by their text. So every leader that sees
+/// both decides by the same record, in any order of the nodes.
 pub(in crate::scheduler) fn rank(record: &Record) -> (FencingToken, Stage, &str) {
     (record.term, stage(record), &record.value)
 }
 
-/// Returns the stage of a record. A record that cannot be read counts as *started*, because the run may have been
-/// started.
+/// Returns the stage of a record. A record that cannot be read counts as *started*, because the run may have
+/// been started.
 pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
     RunRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
 }
@@ -136,8 +137,8 @@ pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remember
     remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
 }
 
-/// Returns whether a leader that has written `before` may write `next`. Within a term, a leader's records of a run only
-/// go forward: *open* 1, *open* 2, *closed* (rule R14).
+/// Returns whether a leader that has written `before` may write `next`. Within a term, a leader's records of
+/// a run only go forward: *open* 1, *open* 2, *closed* (rule R14).
 pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
@@ -156,8 +157,8 @@ pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     }
 }
 
-/// Returns the end of a generation that the leader ended through its slot. A generation after the first is never
-/// skipped as a misfire, because an earlier generation may have been started.
+/// Returns the end of a generation that the leader ended through its slot. A generation after the first is
+/// never skipped as a misfire, because an earlier generation may have been started.
 pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -196,7 +197,8 @@ pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Rec
     })
 }
 
-/// Decides on the tick due at `tick` from the nodes' answers to the *seal*, one for each node that has answered.
+/// Decides on the tick due at `tick` from the nodes' answers to the *seal*, one for each node that has
+/// answered.
 ///
 /// The record of the highest term decides, closed or not. A record counts on every node, even if the node's
 /// memory began later than the tick, because a leader did write it. *No record* counts only from a node that

@@ -8,8 +8,8 @@ pub const DUE_MAX: usize = 10_000;
 /// The smallest step of a wall clock.
 const MICRO: Duration = Duration::from_micros(1);
 
-/// The rule for *misfired* ticks: those that no leader planned in time, because there was no leader, or its process was
-/// paused. A tick that is planned in time runs under every rule.
+/// The rule for *misfired* ticks: those that no leader planned in time, because there was no leader, or its
+/// process was paused. A tick that is planned in time runs under every rule.
 ///
 /// The window is the time after a tick within which it may still run.
 ///
@@ -39,8 +39,8 @@ pub enum Misfire {
 }
 
 impl Misfire {
-    /// Returns the rule under which only the latest tick that was missed within this time runs, in place of all missed
-    /// ticks.
+    /// Returns the rule under which only the latest tick that was missed within this time runs, in place of
+    /// all missed ticks.
     pub const fn run_once(within: Duration) -> Self {
         Self::RunOnce { within }
     }

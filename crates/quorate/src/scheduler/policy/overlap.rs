@@ -13,9 +13,10 @@ pub enum Overlap {
     /// misfire rule run-all, each of them runs.
     #[default]
     Queue,
-    /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace is dropped.
+    /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace
+    /// is dropped.
     CancelOld,
-    /// The tick runs beside the earlier run.
+    /// The tick runs at the same time as the earlier run.
     Allow,
 }
 

@@ -14,7 +14,7 @@ pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) cause: RunCause,
     pub(in crate::scheduler) guard: RunGuard,
-    /// The output that the handler sets beside its result.
+    /// The data that the handler sets in addition to its result.
     pub(in crate::scheduler) output: RunOutput,
     pub(in crate::scheduler) cancel: Cancel,
     /// The time that a cancelled run has to end.
@@ -44,8 +44,8 @@ pub(in crate::scheduler) enum ExecutionEnd {
     TimedOut,
     /// The run was cancelled on request, or for a later tick.
     Cancelled,
-    /// The run's term or claim ended, or the handler marked the run as interrupted. The run of an at-least-once job is
-    /// executed again.
+    /// The run's term or claim ended, or the handler marked the run as interrupted. The run of an
+    /// at-least-once job is executed again.
     Interrupted,
 }
 
@@ -79,13 +79,14 @@ struct Signals {
 }
 
 impl Signals {
-    /// Decides how a run ends after an attempt that ended as `attempt`. Returns `None` if another attempt may follow.
+    /// Decides how a run ends after an attempt that ended as `attempt`. Returns `None` if another attempt may
+    /// follow.
     ///
     /// The handler's mark has precedence over its result. A run that was cut short has not done its work,
     /// even if the handler returned `Ok`.
     fn decide(self, attempt: ExecutionEnd, delivery: Delivery) -> Option<ExecutionEnd> {
         match attempt {
-            // The handler succeeded, even if the run was cancelled meanwhile.
+            // The handler succeeded, even if the run was cancelled while it worked.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
             // A cancellation for good has precedence over the mark. A handler may set the mark because its
             // token was cancelled, without knowing the reason.
@@ -96,8 +97,8 @@ impl Signals {
     }
 }
 
-/// Returns how an interrupted run ends. Under at-most-once the run ends as cancelled, because no worker starts it
-/// again.
+/// Returns how an interrupted run ends. Under at-most-once the run ends as cancelled, because no worker
+/// starts it again.
 fn interrupted(delivery: Delivery) -> ExecutionEnd {
     match delivery {
         Delivery::AtLeastOnce => ExecutionEnd::Interrupted,
@@ -194,7 +195,8 @@ impl Execution {
             () = dropped => (ExecutionEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
-                // The handler has the grace period to clean up, as at a step-down. Its result no longer counts.
+                // The handler has the grace period to clean up, as at a step-down. Its result no longer
+                // counts.
                 let _ = env.before(env.now() + self.grace, work).await;
                 (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }

@@ -33,7 +33,7 @@ pub struct RunContext {
     pub(in crate::scheduler) output: RunOutput,
 }
 
-/// The data that the handler sets beside its result, in all attempts of one run. Clones share it.
+/// The data that the handler sets in addition to its result, in all attempts of one run. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RunOutput(Arc<Inner>);
 
@@ -80,8 +80,8 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the term under which the run executes; `None` for a job that is placed on any worker, whose runs execute under a
-    /// claim.
+    /// Returns the term under which the run executes; `None` for a job that is placed on any worker, whose
+    /// runs execute under a claim.
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),
@@ -94,7 +94,7 @@ impl RunContext {
     ///
     /// If the job is placed on the leader, the tokens of terms order all its runs. If the job is placed on
     /// any worker, a token comes from the claim of one generation of one run, and orders only the executions
-    /// under that claim. To refuse writes of older runs of such a job, a store must also compare the ticks.
+    /// under that claim. To refuse writes of the job's older runs, a store must also compare the ticks.
     ///
     /// # Errors
     /// [`LeaseLost`] if the term or the claim has ended.
@@ -145,8 +145,8 @@ impl RunContext {
     /// the one that is stored last counts.
     ///
     /// # Errors
-    /// [`StateError`] if the text is longer than 1,024 bytes, or, for a job that is placed on any worker, longer than 512 bytes
-    /// as JSON.
+    /// [`StateError`] if the text is longer than 1,024 bytes, or, for a job that is placed on any worker,
+    /// longer than 512 bytes as JSON.
     pub fn set_state(&self, text: &str) -> Result<(), StateError> {
         let (length, most) = match self.guard {
             RunGuard::Term(_) => (text.len(), STATE_MAX),
@@ -173,14 +173,15 @@ impl RunContext {
         }
     }
 
-    /// Marks this run as interrupted: the run was cut short, although the term or the claim may continue. Use it if the
-    /// work did not reach its own end, for instance because a process that did the work was killed.
+    /// Marks this run as interrupted: the run was cut short, although the term or the claim may continue. Use
+    /// it if the work did not reach its own end, for instance because a process that did the work was killed.
     ///
-    /// The mark has precedence over the result, whether the handler returns `Ok` or an error, panics, or times out: the
-    /// result is not recorded, the attempt is not retried, and the [state](RunContext::set_state) is not stored. Under
-    /// at-least-once, the tick runs again: under this leader or the next, or on any worker if the job is placed on any
-    /// worker. Under at-most-once, the tick ends as *cancelled*. A run that was cancelled on request or for a later
-    /// tick ends as cancelled in any case.
+    /// The mark has precedence over the result, whether the handler returns `Ok` or an error, panics, or
+    /// times out: the result is not recorded, the attempt is not retried, and the
+    /// [state](RunContext::set_state) is not stored. Under at-least-once, the tick runs again: under this
+    /// leader or the next, or on any worker if the job is placed on any worker. Under at-most-once, the tick
+    /// ends as *cancelled*. A run that was cancelled on request or for a later tick ends as cancelled in any
+    /// case.
     pub fn mark_interrupted(&self) {
         self.output.0.interrupted.store(true, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! A run that the leader executes itself. The leader writes *started* at a majority, checks its term, executes the run,
-//! and writes its end.
+//! A run that the leader executes itself. The leader writes *started* at a majority, checks its term,
+//! executes the run, and writes its end.
 
 use crate::scheduler::{
     plan::pending_run::PendingRun,
@@ -38,12 +38,13 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// The time at which the handler of a run began, by both clocks, and the *started* record. Empty until the handler
-/// begins.
+/// The time at which the handler of a run began, by both clocks, and the *started* record. Empty until the
+/// handler begins.
 pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
 
 impl Run {
-    /// Executes the run. If the future is dropped, the handler is dropped too, and the record stays *started*.
+    /// Executes the run. If the future is dropped, the handler is dropped too, and the record stays
+    /// *started*.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
         if self.stopped() {
             // No record of the run is written yet. The next leader starts the run as a catch-up run.
@@ -111,7 +112,7 @@ impl Run {
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
             // The run is unknown, and so no majority can remember the record. Only at-least-once runs can be
-            // unknown, and they are executed nevertheless.
+            // unknown, and they are executed even without the record.
             Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
             Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
                 if self.job.delivery == Delivery::AtLeastOnce =>

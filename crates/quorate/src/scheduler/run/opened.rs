@@ -27,10 +27,11 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The shortest and the longest pause between two inspections of a slot. Between these limits, the pause is a quarter of the time
-/// since the run was due.
+/// The shortest and the longest pause between two inspections of a slot. Between these limits, the pause is a
+/// quarter of the time since the run was due.
 const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, or a catch-up run.
+/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, or a
+/// catch-up run.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// The time from `take_by`, after which no worker should take a run, to the horizon, after which no node lets
 /// a worker take it. The values are a number of gaps between ticks, and the lower and the upper limit of the
@@ -76,8 +77,8 @@ enum Next {
     Reopen,
 }
 
-/// Decides on the step after a lost or interrupted generation. Only a run of an at-least-once job that is not cancelled
-/// gets another generation.
+/// Decides on the step after a lost or interrupted generation. Only a run of an at-least-once job that is not
+/// cancelled gets another generation.
 fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
     match delivery {
         _ if cancelled => Next::Close(RunOutcome::Cancelled),
@@ -179,8 +180,8 @@ impl Opened {
         }
     }
 
-    /// Watches the slot until the generation has ended. Returns the generation's end, and the record of the run that
-    /// was written last.
+    /// Watches the slot until the generation has ended. Returns the generation's end, and the record of the
+    /// run that was written last.
     async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
         let slot = SlotId {
             run: Arc::clone(&run.key),
@@ -377,8 +378,8 @@ impl Opened {
         self.writer.term().quorum().wall()
     }
 
-    /// Waits until the job has ended, so that no leader opens another generation. Returns false if the term ends before
-    /// that, or the leader gets the job.
+    /// Waits until the job has ended, so that no leader opens another generation. Returns false if the term
+    /// ends before that, or the leader gets the job.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,

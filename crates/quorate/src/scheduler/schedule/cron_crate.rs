@@ -1,5 +1,5 @@
-//! Conversions from the parsed schedules of the `cron` crate (0.17). This is the only module that names the crate,
-//! which depends on `chrono`.
+//! Conversions from the parsed schedules of the `cron` crate (0.17). This is the only module that names the
+//! crate, which depends on `chrono`.
 
 use crate::scheduler::schedule::{
     cron::Cron,
@@ -57,8 +57,8 @@ fn is_fixed(text: &str) -> bool {
     text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
 }
 
-/// Returns the source of a line with spaces only between the fields, because the crate also accepts spaces within a
-/// list.
+/// Returns the source of a line with spaces only between the fields, because the crate also accepts spaces
+/// within a list.
 fn normalized(text: &str) -> String {
     let mut result = String::new();
     for word in text.split_whitespace() {

@@ -98,8 +98,9 @@ impl Reader<'_> {
         Ok(LocalTimes { lines: days.into_iter().map(line).collect(), fixed })
     }
 
-    /// Returns the days that match both day fields. In the crontab dialect, returns the days that match either field,
-    /// unless one of the fields begins with `*`. (Cronie looks only at the first character, so `*/2` counts as a star.)
+    /// Returns the days that match both day fields. In the crontab dialect, returns the days that match
+    /// either field, unless one of the fields begins with `*`. (Cronie looks only at the first character, so
+    /// `*/2` counts as a star.)
     fn days(&self, day: &str, weekday: &str) -> Result<BTreeSet<Days>, InvalidSchedule> {
         let of_month = self.dialect.days_of_month(day).map_err(|invalid| self.fail(DAY.name, invalid))?;
         let of_week =

@@ -24,8 +24,8 @@ use std::{fmt, str::FromStr};
 /// *First pass*: if a change of the offset repeats a local time, the time is a tick only when the clock shows
 /// it for the first time.
 ///
-/// A change of three hours or more is a correction of the calendar (Samoa had no 30 December 2011). The new time counts
-/// at once: under every rule, no skipped time runs later and no repeated time is left out.
+/// A change of three hours or more is a correction of the calendar (Samoa had no 30 December 2011). The new
+/// time counts at once: under every rule, no skipped time runs later and no repeated time is left out.
 ///
 /// ```
 /// use quorate::scheduler::{Cron, Dst};
@@ -38,8 +38,8 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Dst {
-    /// The rule of cronie. Fixed-time jobs run once: right after a gap, and in the first pass of a repetition. Interval
-    /// jobs follow real time.
+    /// The rule of cronie. Fixed-time jobs run once: right after a gap, and in the first pass of a
+    /// repetition. Interval jobs follow real time.
     #[default]
     Vixie,
     /// As `Vixie`, but skipped times do not run.

@@ -10,8 +10,8 @@ use crate::scheduler::schedule::{
 };
 use std::{fmt, time::Duration};
 
-/// The points in time at which a job is due, its *ticks*: made by [`every`], [`delay`], [`at`], a [`Cron`] line, or
-/// [`Schedule::custom`].
+/// The points in time at which a job is due, its *ticks*: made by [`every`], [`delay`], [`at`], a [`Cron`]
+/// line, or [`Schedule::custom`].
 ///
 /// ```
 /// use quorate::scheduler::{Cron, Schedule, every};
@@ -36,12 +36,12 @@ pub(super) enum Kind {
     Custom(GuardedTimetable),
 }
 
-/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers agree on these
-/// ticks, whenever each of them started.
+/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers agree
+/// on these ticks, whenever each of them started.
 ///
 /// # Errors
-/// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a microsecond, or is
-/// longer than the wall clock can count.
+/// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a
+/// microsecond, or is longer than the wall clock can count.
 pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
     Every::new(period).map(|every| Schedule(Kind::Every(every)))
 }
@@ -77,7 +77,7 @@ impl Schedule {
     ///
     /// This is a pure function, so every worker computes the same ticks. If each result is passed to the next
     /// call, the calls return all ticks in order. If ticks depend on the ends of runs
-    /// ([`Schedule::is_after_end`]), `after` is the end of the last run, and such a sequence of calls assumes
+    /// ([`Schedule::is_after_end`]), `after` is the end of the last run, and the sequence of calls assumes
     /// runs that take no time.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         match &self.0 {
@@ -89,8 +89,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs, the first
-    /// tick is `since` itself, because no run has ended yet.
+    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs,
+    /// the first tick is `since` itself, because no run has ended yet.
     pub fn first(&self, since: WallTime) -> Option<WallTime> {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
@@ -101,8 +101,8 @@ impl Schedule {
         matches!(self.0, Kind::Delay(_))
     }
 
-    /// Returns the tick that follows a run which ended at `end` by the ledger, or `None` if ticks do not depend on the ends
-    /// of runs.
+    /// Returns the tick that follows a run which ended at `end` by the ledger, or `None` if ticks do not
+    /// depend on the ends of runs.
     pub fn next_after_end(&self, end: WallTime) -> Option<WallTime> {
         match &self.0 {
             Kind::Delay(delay) => delay.next_after_end(end),
@@ -110,11 +110,12 @@ impl Schedule {
         }
     }
 
-    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs, returns at most
-    /// one tick.
+    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs,
+    /// returns at most one tick.
     pub fn upcoming(&self, from: WallTime, count: usize) -> impl Iterator<Item = WallTime> + '_ {
         let count = if self.is_after_end() { count.min(1) } else { count };
-        // `successors` would compute one tick more than `count`. The search after the last tick of a line may be slow.
+        // `successors` would compute one tick more than `count`. The search after the last tick of a line may
+        // be slow.
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.next_after(at)?;
@@ -123,8 +124,8 @@ impl Schedule {
         .take(count)
     }
 
-    /// Returns the fixed time between two ticks, or between the end of a run and the next tick; `None` if it varies, or if
-    /// there is only one tick.
+    /// Returns the fixed time between two ticks, or between the end of a run and the next tick; `None` if it
+    /// varies, or if there is only one tick.
     pub fn interval(&self) -> Option<Duration> {
         match &self.0 {
             Kind::Every(every) => Some(every.period()),
@@ -143,7 +144,8 @@ impl Schedule {
 
     /// Returns the last tick that is later than `after` and not later than `until`.
     ///
-    /// The search is a bisection: some fifty calls of [`Schedule::next_after`], however many ticks are in the span.
+    /// The search is a bisection: some fifty calls of [`Schedule::next_after`], however many ticks are in the
+    /// span.
     pub fn last_within(&self, after: WallTime, until: WallTime) -> Option<WallTime> {
         let upto = |at| self.next_after(at).filter(|tick| *tick <= until);
         let mut last = upto(after)?;
@@ -164,8 +166,8 @@ impl Schedule {
         Some(last)
     }
 
-    /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, it is the shortest among a
-    /// sample of the ticks.
+    /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, it is the
+    /// shortest among a sample of the ticks.
     pub(in crate::scheduler) fn busiest_gap(&self) -> Duration {
         /// 2024-01-01: a constant, so that all workers sample the same ticks.
         const SAMPLE_FROM: WallTime = WallTime::from_micros(1_704_067_200_000_000);

@@ -85,7 +85,8 @@ fn second_pass(zone: &Zone, at: i64) -> Option<i64> {
     Some(change.at + change.before - change.after).filter(|over| at < *over)
 }
 
-/// Returns the first instant, not before `from`, at which a fixed-time job runs for a time that a recent gap skipped.
+/// Returns the first instant, not before `from`, at which a fixed-time job runs for a time that a recent gap
+/// skipped.
 fn catch_up_from(times: &LocalTimes, zone: &Zone, from: i64) -> Option<i64> {
     let gap = recent_change(zone, from).filter(|change| change.after > change.before)?;
     let end = gap.at + gap.after - gap.before;

@@ -10,7 +10,8 @@ use crate::scheduler::schedule::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// A schedule as data, as the ledger stores it. [`Schedule::spec`] writes it, [`Schedule::from_spec`] reads it.
+/// A schedule as data, as the ledger stores it. [`Schedule::spec`] writes it, [`Schedule::from_spec`] reads
+/// it.
 ///
 /// A spec can be read even if this version cannot use its schedule. A kind that a newer version has added is
 /// read as [`ScheduleSpec::Unknown`]. An invalid line or zone is an error of [`Schedule::from_spec`] only. A

@@ -17,7 +17,8 @@ pub trait Timetable: fmt::Debug + Send + Sync {
     /// Returns the first tick strictly later than `after`, or `None` after the last tick.
     ///
     /// A result that is not later than `after`, or a panic, is an error. The error is logged once, and
-    /// [`Schedule::error`](super::Schedule::error) returns it. From then on the job has no ticks on this worker.
+    /// [`Schedule::error`](super::Schedule::error) returns it. From then on the job has no ticks on this
+    /// worker.
     fn next_after(&self, after: WallTime) -> Option<WallTime>;
 
     /// Returns a description for people, in one line. Timetables with the same description are equal. If the

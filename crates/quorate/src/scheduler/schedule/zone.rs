@@ -13,8 +13,8 @@ const LONGEST: usize = 40;
 
 /// A time zone of the IANA tables.
 ///
-/// The tables are compiled into the library, so that every worker of one version computes the same ticks, whatever its
-/// machine has installed: see [`Zone::tables_version`].
+/// The tables are compiled into the library, so that every worker of one version computes the same ticks. The
+/// tables on the worker's machine do not matter. See [`Zone::tables_version`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -61,8 +61,8 @@ impl Zone {
         i64::from(self.0.to_offset(timestamp(utc)).seconds())
     }
 
-    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch. Some of
-    /// these changes leave the offset unchanged.
+    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch.
+    /// Some of these changes leave the offset unchanged.
     pub(super) fn changes_after(&self, utc: i64) -> impl Iterator<Item = i64> + '_ {
         self.0.following(timestamp(utc)).map(|change| change.timestamp().as_second())
     }

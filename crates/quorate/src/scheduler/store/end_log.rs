@@ -19,9 +19,9 @@ impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
     /// The end of a run has the level INFO or WARN. A skipped tick, or a run that the overlap rule cancels,
-    /// has this level once, and DEBUG when the same end repeats. Its full level returns after two runs
-    /// without such an end in between, or, for a misfire, after one run. So if runs and skipped ticks
-    /// alternate, only the first skip is at INFO.
+    /// has this level once, and DEBUG when the same end repeats. It has its full level again after two runs
+    /// without that end in between, or, for a misfire, after one run. So if runs and skipped ticks alternate,
+    /// only the first skip is at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,
@@ -43,7 +43,8 @@ impl LoggedEnds {
     }
 }
 
-/// Logs the end of a run, or of a tick without a run, as one event. The message is the outcome and the reason.
+/// Logs the end of a run, or of a tick without a run, as one event. The message is the outcome and the
+/// reason.
 pub(in crate::scheduler) fn log_end(level: Level, job: &Job, history: &HistoryEntry) {
     let HistoryEntry { worker, reason, cause, .. } = history;
     let (name, outcome, term) = (&*job.name, history.end.as_str(), history.term.get());

@@ -37,8 +37,8 @@ use tokio::sync::mpsc;
 const QUEUE_MAX: usize = 65_536;
 /// The largest number of entries that are written at the same time.
 const ENTRY_WRITES_MAX: usize = 128;
-/// The number of times that an entry is sent, and the first pause between two attempts. The pause grows with each
-/// attempt.
+/// The number of times that an entry is sent, and the first pause between two attempts. The pause grows with
+/// each attempt.
 const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
 /// The pause before a history that could not be read or completed is read again.
 const READ_RETRY: Duration = Duration::from_millis(500);
@@ -77,7 +77,8 @@ impl Ends {
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
-    /// Returns the entries that a history with these keys lacks. An entry older than all keys of a full history was pruned.
+    /// Returns the entries that a history with these keys lacks. An entry older than all keys of a full
+    /// history was pruned.
     fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = HistoryEntry> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
         self.entries.into_iter().filter(move |entry| {
@@ -128,8 +129,8 @@ struct PendingEntry {
 }
 
 impl HistoryWriter {
-    /// Starts the task that writes the history. It first writes the entries of `ends` that the history lacks. The task
-    /// ends once the handle is dropped and every entry is written, or the term is over.
+    /// Starts the task that writes the history. It first writes the entries of `ends` that the history lacks.
+    /// The task ends once the handle is dropped and every entry is written, or the term is over.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -206,8 +207,8 @@ struct JobHistory {
 
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
-    /// A read and pruned history: the times of its stored entries (empty if they could not be read), and the ends that
-    /// the history may still lack.
+    /// A read and pruned history: the times of its stored entries (empty if they could not be read), and the
+    /// ends that the history may still lack.
     Pruned(Arc<str>, Vec<u64>, Option<Ends>),
     Closed,
 }
@@ -261,7 +262,8 @@ impl HistoryTask {
     fn write(&mut self, entry: PendingEntry) -> BoxFuture<'static, Finished> {
         let of_job = self.histories.entry(Arc::clone(&entry.history.job)).or_default();
         (of_job.writing, of_job.closed) = (of_job.writing + 1, false);
-        // The lifetime is set with the first entry of a term. Until then, the history has the nodes' default lifetime.
+        // The lifetime is set with the first entry of a term. Until then, the history has the nodes' default
+        // lifetime.
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
         let (part, term, retention) = (
             self.ledger.part(&HistoryEntry::part(&entry.history.job)),
@@ -318,8 +320,8 @@ impl HistoryTask {
         }
     }
 
-    /// Reads one job's history if it was not read in this term, writes the entries that it lacks, and prunes those that are
-    /// too many.
+    /// Reads one job's history if it was not read in this term, writes the entries that it lacks, and prunes
+    /// those that are too many.
     fn prune(&mut self) -> Option<BoxFuture<'static, Finished>> {
         let job = self.to_prune.pop_first()?;
         let history = self.histories.get_mut(&job)?;
@@ -371,8 +373,8 @@ impl HistoryTask {
         )
     }
 
-    /// Handles the result of [`HistoryTask::prune`]. An entry that was written meanwhile may be counted twice until the
-    /// next pruning. A history that still lacks ends is read again.
+    /// Handles the result of [`HistoryTask::prune`]. An entry that was written during the pruning may be
+    /// counted twice until the next one. A history that still lacks ends is read again.
     fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
         let Some(history) = self.histories.get_mut(job) else { return };
         if ends.is_some() {
@@ -394,8 +396,8 @@ async fn set_lifetime(retention: &Retention, job: &str) {
     }
 }
 
-/// Sends a write a few times, while the term lasts. If a record is already stored under the key, it is an entry of the
-/// same run, and the write is done.
+/// Sends a write a few times, while the term lasts. If a record is already stored under the key, it is an
+/// entry of the same run, and the write is done.
 async fn write_entry<F>(term: &Term, write: impl Fn() -> F) -> Result<(), LedgerError>
 where
     F: Future<Output = Result<(), LedgerError>>,

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The runs that are open to workers and not known to be taken. The list is one row, which the leader writes and
-/// workers read.
+/// The runs that are open to workers and not known to be taken. The list is one row, which the leader writes
+/// and workers read.
 ///
 /// A worker uses the list only to find runs. Before it takes a run, it reads the run's record, which decides
 /// whether the run may be taken.

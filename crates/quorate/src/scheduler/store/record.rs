@@ -109,8 +109,8 @@ impl RunRecord {
         Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None }
     }
 
-    /// Returns the same closed record with two more fields. A node counts for it only if the node's memory began before
-    /// `since`. The run's history entry has the term `under`.
+    /// Returns the same closed record with two more fields. A node counts for it only if the node's memory
+    /// began before `since`. The run's history entry has the term `under`.
     pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
         if let Self::Closed { memory, term, .. } = &mut self {
             (*memory, *term) = (Some(since), Some(under));
@@ -191,7 +191,8 @@ pub(in crate::scheduler) fn requested_key(request: RequestId, job: &str, tick: W
     format!("{REQUESTED_PREFIX}{request}/{job}/{:020}", tick.as_micros()).into()
 }
 
-/// Returns the job and the tick of a run's key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`; `None` for another key.
+/// Returns the job and the tick of a run's key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`; `None` for another
+/// key.
 pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(&str, WallTime)> {
     let requested = || Some(key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.1);
     split(key.strip_prefix(TICK_PREFIX).or_else(requested)?)

@@ -34,7 +34,7 @@ use std::{
 
 /// The part of a group's ledger that stores when each job was last vouched for.
 const PART: &str = "jobs";
-/// The longest time between two rounds of vouching.
+/// The longest time between two rounds in which a worker vouches for its jobs.
 const EVERY_MAX: Duration = Duration::from_secs(3600);
 /// The first pause after a round that too few nodes answered. It doubles with each such round.
 const ROUND_RETRY: Duration = Duration::from_secs(1);
@@ -47,7 +47,8 @@ const VOUCH_OVERWRITES_MAX: usize = 8;
 /// The shortest lifetime of a group's ledger, so that a leader finds the data that it needs after an outage.
 const GROUP_LIFE_MIN: Duration = Duration::from_secs(3600);
 
-/// Vouches for the jobs of one worker, and finds the jobs that no worker vouches for.
+/// Vouches for the jobs of one worker: stores in the ledger that a worker has them. Also finds the jobs for
+/// which no worker vouches.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Retention {
     main: Ledger,
@@ -57,7 +58,8 @@ pub(in crate::scheduler) struct Retention {
     max_clock_offset: Duration,
 }
 
-/// The content of the `jobs` part: for each job, the time at which a worker last vouched for it, and the record.
+/// The content of the `jobs` part: for each job, the time at which a worker last vouched for it, and the
+/// record.
 #[derive(Debug, Default)]
 struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
 
@@ -218,7 +220,8 @@ impl Vouched {
     }
 }
 
-/// Returns the time for which a group's ledgers outlive its last worker: longer than a leader needs any of their records.
+/// Returns the time for which a group's ledgers outlive its last worker: longer than a leader needs any of
+/// their records.
 fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
 }

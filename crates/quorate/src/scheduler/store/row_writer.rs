@@ -26,8 +26,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest pause before a write is sent again. The pause is long, because a node without free memory usually stays
-/// so for a while.
+/// The longest pause before a write is sent again. The pause is long, because a node without free memory
+/// usually stays so for a while.
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
@@ -56,7 +56,8 @@ struct Waiter {
 pub(in crate::scheduler) struct RowWriter(mpsc::UnboundedSender<Put>);
 
 impl RowWriter {
-    /// Starts the task. It ends once every clone of the handle is dropped and every row is written, or the term is over.
+    /// Starts the task. It ends once every clone of the handle is dropped and every row is written, or the
+    /// term is over.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -77,8 +78,8 @@ impl RowWriter {
         let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
     }
 
-    /// Writes a row that pruning never removes. Returns once a majority stores it. An error means one of two things: no
-    /// majority stores the row yet, and the task sends it again; or the term has ended.
+    /// Writes a row that pruning never removes. Returns once a majority stores it. An error means one of two
+    /// things: no majority stores the row yet, and the task sends it again; or the term has ended.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,
@@ -138,8 +139,8 @@ impl RowSlot {
         Self { seen, stale: all, ..Self::default() }
     }
 
-    /// Replaces the value that has not been sent yet. A newer value contains all data of the older one, so the waiters
-    /// for the older value wait for the newer one.
+    /// Replaces the value that has not been sent yet. A newer value contains all data of the older one, so
+    /// the waiters for the older value wait for the newer one.
     fn take(&mut self, mut put: Put) {
         let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
         put.waiters.extend(older);
@@ -252,7 +253,8 @@ async fn write(
                 tracing::warn!(group = &**term.group(), key = &*key, "not written: {error}");
                 report(&mut waiters, &Err(error.to_string().into()), true);
                 if matches!(error, LedgerError::Superseded { .. }) {
-                    // A later term has sealed the ledger: this term can neither write a record nor start a run.
+                    // A later term has sealed the ledger: this term can neither write a record nor start a
+                    // run.
                     term.resign();
                 }
                 return seen;

@@ -50,8 +50,8 @@ impl RunWriter {
         &self.term.quorum().config().worker
     }
 
-    /// Returns the time before which a node's memory must have begun, for the node to count for this leader's writes of the
-    /// run (rule R13).
+    /// Returns the time before which a node's memory must have begun, for the node to count for this leader's
+    /// writes of the run (rule R13).
     pub(in crate::scheduler) fn memory(&self, run: &RunId) -> WallTime {
         memory_needed(run.at, self.term.began())
     }

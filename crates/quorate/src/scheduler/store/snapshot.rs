@@ -24,8 +24,8 @@ const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 /// The number of records after which building the snapshot yields to other tasks.
 const RECORDS_PER_TURN: usize = 2_000;
 
-/// The ledger as the nodes showed it in their answers to the seal. Of the records of a run, only the one of the highest
-/// rank is kept.
+/// The ledger as the nodes showed it in their answers to the seal. Of the records of a run, only the one of
+/// the highest rank is kept.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
@@ -59,7 +59,7 @@ pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
     /// The record that decides on the run, if it is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record, and too few nodes remember the time at which one could have been written.
+    /// True if no node has a record, and too few nodes would remember a record of the run.
     pub(in crate::scheduler) unknown: bool,
     /// True if a majority of the nodes remembers the earliest time at which a record could have been written.
     pub(in crate::scheduler) remembering: bool,
@@ -85,7 +85,8 @@ impl SealedRun {
 }
 
 impl LedgerSnapshot {
-    /// Builds the snapshot from the nodes' answers. Yields to other tasks meanwhile, since the answers may be long.
+    /// Builds the snapshot from the nodes' answers. Yields to other tasks in between, because the answers may
+    /// be long.
     pub(in crate::scheduler) async fn take(
         answers: Vec<Answered>,
         quorum: usize,
@@ -176,9 +177,9 @@ impl LedgerSnapshot {
         self.nodes.iter().filter(remembers).count() >= self.quorum
     }
 
-    /// Returns the ticks of a job whose record a new leader must act on: ticks that have not ended, and ticks whose end
-    /// is not known to have had a majority. Runs below the low-water mark of any node are left out, because an earlier
-    /// leader has closed them.
+    /// Returns the ticks of a job whose record a new leader must act on: ticks that have not ended, and ticks
+    /// whose end is not known to have had a majority. Runs below the low-water mark of any node are left out,
+    /// because an earlier leader has closed them.
     pub(in crate::scheduler) fn unfinished(
         &self,
         job: &str,
@@ -234,7 +235,8 @@ impl LedgerSnapshot {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Removes a job from the snapshot after the nodes have pruned its records: its runs, and the rows under `rows`.
+    /// Removes a job from the snapshot after the nodes have pruned its records: its runs, and the rows under
+    /// `rows`.
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
@@ -248,8 +250,8 @@ impl LedgerSnapshot {
         open.map(|(key, known)| (key, &known.record))
     }
 
-    /// Records that this leader has closed a run at a majority. The leader makes no other decision on the run in its
-    /// term.
+    /// Records that this leader has closed a run at a majority. The leader makes no other decision on the run
+    /// in its term.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         if let Some(known) = self.runs.get_mut(key) {
             (known.closed, known.stored_on) = (true, self.quorum);
@@ -320,8 +322,8 @@ pub(in crate::scheduler) mod tests {
         LedgerSnapshot::new(answers, 2, SECOND)
     }
 
-    /// Returns the snapshot of nodes with one record each, for the tick 5. Each record is given by its term, and by
-    /// true if it is closed.
+    /// Returns the snapshot of nodes with one record each, for the tick 5. Each record is given by its term,
+    /// and by true if it is closed.
     fn each(records: &[(u64, bool)]) -> LedgerSnapshot {
         let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
         LedgerSnapshot::new(nodes.collect(), 2, SECOND)

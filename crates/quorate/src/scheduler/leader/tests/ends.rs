@@ -425,8 +425,8 @@ enum Ending {
 const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
 
 impl Ending {
-    /// Returns a job whose first run is marked as interrupted and then ends in the way of `self`. Later runs are
-    /// counted, and return `Ok`.
+    /// Returns a job whose first run is marked as interrupted and then ends in the way of `self`. Later runs
+    /// are counted, and return `Ok`.
     fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
         let runs = Arc::clone(runs);
         let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: RunContext| {

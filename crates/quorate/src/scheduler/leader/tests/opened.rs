@@ -26,7 +26,8 @@ fn other_job() -> Job {
     Job::new("other", never(), |_| async { Ok::<(), String>(()) })
 }
 
-/// Waits until the ledger has an open record for which `fits` is true. Returns the key of the run, and the record.
+/// Waits until the ledger has an open record for which `fits` is true. Returns the key of the run, and the
+/// record.
 async fn open_record(stage: &Stage, fits: impl Fn(&OpenRun) -> bool) -> (Arc<str>, OpenRun) {
     let env = stage.quorum.env();
     let deadline = env.now() + 15 * SECOND;

@@ -129,8 +129,8 @@ impl Stage {
 }
 
 impl Candidate {
-    /// Sends a request repeatedly until a leader answers. A leader whose term has just begun or ended may give no
-    /// answer.
+    /// Sends a request repeatedly until a leader answers. A leader whose term has just begun or ended may
+    /// give no answer.
     pub(in crate::scheduler) async fn ask(&self, request: &JobRequest) -> JobResponse {
         let env = self.quorum.env();
         let deadline = env.now() + 10 * SECOND;

@@ -35,7 +35,8 @@ impl Days {
         LENGTHS.filter_map(nth).map(|(day, length)| Self::one(day, 1..=7, Some(length))).collect()
     }
 
-    /// Returns the days of `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same month.
+    /// Returns the days of `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same
+    /// month.
     pub(super) fn nearest_working(day: u32) -> Vec<Self> {
         let lengths = if day < 28 { vec![None] } else { LENGTHS.map(Some).collect() };
         let fits = |length: &Option<u32>| length.is_none_or(|length| day <= length);
