@@ -105,8 +105,8 @@ impl Job {
         self
     }
 
-    /// Sets how often a run that fails or times out is attempted. A run that another worker executes again
-    /// counts its attempts from 1. Default one attempt.
+    /// Sets how often a run that fails or times out is attempted. A run that is executed again, after an
+    /// interruption or a loss, counts its attempts from 1. Default one attempt.
     pub fn retries(mut self, retries: Retry) -> Self {
         self.retries = retries;
         self

@@ -65,10 +65,10 @@
 //! | --- | --- | --- |
 //! | done | the handler returned `Ok` | no |
 //! | failed, timed-out | the last attempt failed or timed out ([`Job::retries`], [`Job::timeout`]) | no |
-//! | cancelled | on request, or for a later tick ([`Overlap::CancelOld`]) | no |
+//! | cancelled | on request, for a later tick ([`Overlap::CancelOld`]), or because the job was removed before the run started | no |
 //! | cancelled | at a step-down | at-least-once: by the next leader, with an entry of its own |
 //! | skipped-overlap | an earlier run was active, or a later tick replaces this one ([`Overlap`]) | no |
-//! | skipped-misfire | the tick was not planned in time ([`Misfire`]) | no |
+//! | skipped-misfire | the tick was not run in time ([`Misfire`]), or the job's schedule or placement changed while it waited | no |
 //! | skipped-paused | the job was paused; one entry, when the job is resumed | no |
 //! | lost | at-most-once: the run was or may have been started, and its end is not recorded | no |
 //!
@@ -85,10 +85,10 @@
 //!   wait, and an at-least-once tick that was interrupted before; each of them gets an entry at once.
 //! * A request of [`Jobs`] is carried out once, by its id. The overlap rule never skips the runs of a
 //!   request. Requested runs alternate with the ticks of the schedule, and run one after another.
-//! * If the schedule of a job changes, the rest of a back-fill is dropped. If the job is removed, all its
-//!   runs that have not started are dropped. If a later leader does not have the job of an accepted request,
-//!   the request waits for a leader that has the job. The request is dropped, without an entry in the
-//!   history, once the ledger has pruned the time of the request.
+//! * If the next leader has another schedule for a job, the rest of a back-fill is dropped. If the job is
+//!   removed, all its runs that have not started are dropped. If a later leader does not have the job of an
+//!   accepted request, the request waits for a leader that has the job. The request is dropped, without an
+//!   entry in the history, once the ledger has pruned the time of the request.
 //! * The ledger stores, in the row of a job, the ids of the last eight pauses and resumptions. If a pause or
 //!   a resumption from before these eight is sent again, it is carried out again. The row does not store
 //!   cancellations.

@@ -156,7 +156,8 @@ impl InboxServer<'_> {
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&classify::key(request.id), Some(&seen), &record).await {
-            // The answer of an earlier leader is already stored. It is final, and is not overwritten.
+            // Another record is stored: the final answer of an earlier leader, or the request with a later
+            // time. The next read finds it.
             Ok(()) | Err(LedgerError::Standing(_)) => {}
             Err(error) => {
                 tracing::debug!(group = &**self.term.group(), id = %request.id, "not answered yet: {error}");

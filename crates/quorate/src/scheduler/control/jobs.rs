@@ -39,7 +39,7 @@ const LAST_MAX: usize = 5;
 /// A status may be out of date when it is returned. A request goes to the leader through an inbox in the
 /// ledger. The leader usually accepts it within half a second, and carries it out once. If a call returns an
 /// error after its request reached a node, a leader may still carry the request out; the error says until
-/// when. Reading writes no marker to the nodes, and works with
+/// when. Reading needs no marker on the nodes, and works with
 /// [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
 ///
 /// ```

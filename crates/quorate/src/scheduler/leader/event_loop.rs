@@ -265,8 +265,8 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Prunes the ledger, writes the planner's [mark](Planner::mark), and checks which jobs have ended, each
-    /// if it is due.
+    /// Does the housekeeping that is due: prunes the ledger, writes the planner's [mark](Planner::mark), or
+    /// checks which jobs have ended.
     fn keep_house(&mut self, now: BootTime) {
         if self.pruning.is_none() && self.housekeeping.take_prune(now) {
             self.prune();

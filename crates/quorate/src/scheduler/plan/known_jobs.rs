@@ -100,7 +100,7 @@ impl NeededRecords {
         all
     }
 
-    /// Returns the longest misfire window of all jobs.
+    /// Returns the longest window in the rows of all jobs.
     pub(in crate::scheduler) fn window(&self) -> Duration {
         self.window
     }

@@ -42,8 +42,7 @@ pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Returns the time for which the ledger keeps all records. `longest` is the longest misfire window of all
-/// jobs.
+/// Returns the time for which the ledger keeps all records. `longest` is the longest [`window`] of all jobs.
 pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
 }

@@ -1,5 +1,5 @@
-//! Makes the history entries of a leader, and the closed records of the runs that the leader ends without
-//! executing them.
+//! Makes the history entries of a leader, and the closed records of the runs that the leader drops, or ends
+//! without executing them.
 
 use crate::scheduler::{
     plan::{

@@ -176,6 +176,6 @@ pub(in crate::scheduler) enum RunEnd {
     /// The term ended before the handler started.
     Abandoned,
     /// The run is not closed: the term ended, the leader stopped watching the run, or its end could not be
-    /// recorded. Another leader, or this one with the job, continues the run.
+    /// recorded. Another leader continues the run, or this leader once it has the job.
     Left,
 }

@@ -64,7 +64,7 @@ enum SlotEnd {
     /// A worker took the generation, or may have taken it, and recorded no end. No worker holds the claim any
     /// more. The fields are the worker, if it is known, and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
-    /// The term is over. The next leader continues the run.
+    /// The term is over, or the leader stopped watching the run. The run stays open.
     Left,
 }
 

@@ -46,8 +46,8 @@ pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
     Every::new(period).map(|every| Schedule(Kind::Every(every)))
 }
 
-/// Returns a schedule whose next tick is due `delay` after the end of the last run. Two runs of its job never
-/// overlap, however long a run takes.
+/// Returns a schedule whose next tick is due `delay` after the end of the last run. The runs of two ticks
+/// never overlap, however long a run takes.
 ///
 /// The first tick is the moment at which the job is first registered. Each later tick is the end of the run
 /// before it, *as the ledger records it*, plus the delay. Every leader reads the same end, and so computes

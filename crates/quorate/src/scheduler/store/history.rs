@@ -61,12 +61,14 @@ pub enum RunOutcome {
     Failed,
     /// The last attempt took longer than the job's timeout.
     TimedOut,
-    /// The run was cancelled: at a step-down, by a later tick, or on request. The reason says which of these
-    /// was the cause.
+    /// The run was cancelled: at a step-down, by a later tick, on request, or because its job was removed
+    /// before it started. The reason says which of these was the cause.
     Cancelled,
-    /// The tick was skipped, because an earlier run of the job was still active.
+    /// The tick was skipped, because an earlier run of the job was still active, or a later tick replaced
+    /// this one.
     SkippedOverlap,
-    /// The tick was skipped, because no worker ran it in time.
+    /// The tick was skipped, because no worker ran it in time, or the job's schedule or placement changed
+    /// while it waited.
     SkippedMisfire,
     /// The tick was skipped, because the job was paused.
     SkippedPaused,

@@ -51,8 +51,8 @@ pub(in crate::scheduler) struct HistoryWriter {
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
 }
 
-/// The closed record of a run that was not executed in this term. The task writes it before the run's history
-/// entry.
+/// The closed record of a run that was dropped, or not executed in this term. The history's task writes it
+/// before the run's entry.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) run: RunId,
@@ -77,8 +77,8 @@ impl Ends {
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
-    /// Returns the entries that a history with these keys lacks. An entry older than all keys of a full
-    /// history was pruned.
+    /// Returns the entries that a history with these keys lacks. If the history is full, an entry older than
+    /// all its keys is left out, because it was pruned before.
     fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = HistoryEntry> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
         self.entries.into_iter().filter(move |entry| {

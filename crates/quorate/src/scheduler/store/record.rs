@@ -24,7 +24,7 @@ pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
 pub enum RunRecord {
     /// The leader is about to execute the run itself.
     Started {
-        /// The worker that leads.
+        /// The worker that led when it started the run.
         worker: Arc<str>,
     },
     /// Workers may take this generation of the run.
