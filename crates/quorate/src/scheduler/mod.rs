@@ -74,24 +74,26 @@
 //!
 //! When a leader begins, a run is *unfinished* if the ledger has its start and not its end. An unfinished
 //! at-least-once run is repeated, however late it is and under every misfire rule. An unfinished at-most-once
-//! run is lost. The ledger keeps the record of an unfinished run for a day longer than other records, or for
-//! as long as the longest [`Job::timeout`] with its [`Job::retries`] allows. This additional time is shorter
-//! if all jobs together have more than 1,000,000 ticks in it. An unfinished run whose record is no longer
-//! kept is not repeated.
+//! run is lost. The ledger keeps the record of an unfinished run for a day longer than other records. If the
+//! longest [`Job::timeout`] with its [`Job::retries`] allows a longer run, the additional time is as long as
+//! that run. The additional time is shorter if all jobs together have more than 1,000,000 ticks in it. An
+//! unfinished run whose record is no longer kept is not repeated.
 //!
 //! # Pauses and requests
 //!
 //! * The ticks of a pause get one entry together, when the job is resumed. A pause also skips the ticks that
 //!   wait, and an at-least-once tick that was interrupted before; each of them gets an entry at once.
-//! * A request of [`Jobs`] is carried out once, by its id. The overlap rule never skips the runs of a
-//!   request. Requested runs alternate with the ticks of the schedule, and run one after another.
-//! * If the next leader has another schedule for a job, the rest of a back-fill is dropped. If the job is
-//!   removed, all its runs that have not started are dropped. If a later leader does not have the job of an
-//!   accepted request, the request waits for a leader that has the job. The request is dropped, without an
-//!   entry in the history, once the ledger has pruned the time of the request.
+//! * Each request of [`Jobs`] has an id. A leader that receives a request again recognizes it by this id, so
+//!   it is carried out once. The overlap rule never skips the runs of a request. Requested runs alternate
+//!   with the ticks of the schedule, and run one after another.
+//! * If the next leader has another schedule for a job, the requested runs that have not ended are dropped,
+//!   without entries in the history. If the job is removed, all its runs that have not started are dropped.
+//!   If a later leader does not have the job of an accepted request, the request waits for a leader that has
+//!   the job. The request is dropped, without an entry in the history, once the ledger has pruned the time of
+//!   the request.
 //! * The ledger stores, in the row of a job, the ids of the last eight pauses and resumptions. If a pause or
-//!   a resumption from before these eight is sent again, it is carried out again. The row does not store
-//!   cancellations.
+//!   a resumption from before these eight is sent again, it is carried out again. The row does not store the
+//!   ids of cancellations.
 //!
 //! # Changed and removed jobs
 //!

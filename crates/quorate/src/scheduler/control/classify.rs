@@ -119,7 +119,7 @@ pub(super) struct Classification {
 #[derive(Debug)]
 struct KnownRequest {
     at: WallTime,
-    /// The answer, once the leader has decided on it.
+    /// The answer, once the leader has decided on the request.
     answer: Option<JobResponse>,
     /// The time when the answer was last written.
     written_at: WallTime,

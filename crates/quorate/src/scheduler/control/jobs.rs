@@ -226,9 +226,10 @@ impl Jobs {
     ///
     /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule
     /// permits it, if necessary under a later leader. Requested runs alternate with waiting ticks. If the run
-    /// is cancelled or the job is removed before it starts, it does not start. It also does not start if the
-    /// nodes forget the request, or if no leader has the job for a long time. The history has the outcome,
-    /// except in the last two cases.
+    /// is cancelled or the job is removed before it starts, it does not start. The history then has the
+    /// outcome. The run also does not start, without an entry in the history, in three other cases: the nodes
+    /// forget the request, no leader has the job for a long time, or a later leader has another schedule for
+    /// the job.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`].

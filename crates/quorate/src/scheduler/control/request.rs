@@ -92,7 +92,8 @@ pub enum JobAction {
         /// The end of the span, excluded.
         until: WallTime,
     },
-    /// Cancels the job's active runs.
+    /// Cancels the job's active runs, or only the run of one tick. Without a tick, also cancels requested
+    /// runs that have not started.
     Cancel {
         /// The job.
         job: Arc<str>,

@@ -26,7 +26,7 @@ pub struct JobStatus {
     /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns the schedule
     /// itself.
     pub schedule: Arc<str>,
-    /// The misfire, overlap, delivery and placement rules, as a text for people.
+    /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     pub rules: Arc<str>,
     /// The workers that may run its ticks.
     pub placement: Placement,

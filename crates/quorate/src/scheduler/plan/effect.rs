@@ -20,12 +20,12 @@ pub(in crate::scheduler) enum Effect {
     PutRow { key: Arc<str>, value: Arc<str> },
     /// Writes the row of a new job. The end of the write is reported with the job's place.
     Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
-    /// Writes a row for the last time, so that pruning removes it later. If `last` is true, no later write
-    /// replaces the row.
+    /// Writes a row with the time `at`, so that pruning removes it later. If `last` is true, no later write
+    /// can replace the row.
     CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },
     /// Writes a job's state again, so that pruning does not remove it.
     KeepState(SavedState),
-    /// Writes a job's state for the last time, so that pruning removes it later.
+    /// Writes a job's state with this time, so that pruning removes it later.
     CloseState(SavedState, WallTime),
     /// Executes a run on the leader.
     Execute(RunStart),

@@ -130,7 +130,8 @@ impl JobEntry {
         if self.row.requests.contains(&request) || self.row.paused.is_some() {
             return None;
         }
-        // A tick that comes due at this very moment is skipped together with the ticks that follow.
+        // The pause begins just before the first tick that is due and not planned yet. So this tick is
+        // skipped together with the ticks that follow.
         self.row.paused = Some(Paused { by: Arc::clone(by), at: self.plan.decided(now) });
         self.row.changed_by(request);
         Some(self.plan.pause())
@@ -380,7 +381,8 @@ mod tests {
         let away = || node(at(0), vec![row(1, &old)]);
         let found = find(job(1), &sealed(vec![node(at(0), closed(2, 2)), away()]), None, None, at(9));
         assert!(found.is_new && found.entry.row.paused.is_none() && found.entry.row.since == at(9));
-        // The job was added again later, but the old row does not say when.
+        // Later the job was added again. One node still has the row from before the removal. Its earlier
+        // `since` must not count.
         let back = JobRow { since: at(8), rev: 3, paused: None, ..old.clone() };
         let nodes = vec![node(at(0), vec![row(2, &back)]), node(at(0), closed(2, 2)), away()];
         let found = find(job(1), &sealed(nodes), None, None, at(9));

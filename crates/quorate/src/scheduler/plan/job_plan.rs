@@ -1,5 +1,5 @@
-//! The plan of one job: which of its ticks run, wait or are skipped. The plan depends only on the sealed
-//! ledger and on the time.
+//! The plan of one job: which of its ticks run, wait or are skipped. The plan is computed from the sealed
+//! ledger, the events of the term, and the time.
 
 use crate::scheduler::{
     plan::{
@@ -95,7 +95,8 @@ impl JobPlan {
         plan
     }
 
-    /// Sets the time before which no tick is due, and the last end from which an after-end schedule counts.
+    /// Sets the time before which no tick is due. Sets also the end of the last run (`ended`), from which
+    /// some schedules count.
     pub(in crate::scheduler) fn due_since(mut self, since: WallTime, ended: Option<WallTime>) -> Self {
         self.since = since;
         self.begin_after_end(since, ended);
@@ -457,7 +458,7 @@ impl JobPlan {
         self.waiting.pop_front()
     }
 
-    /// Removes the run to start now. Also removes the ticks that have waited for longer than the misfire
+    /// Removes and returns the run to start now, and the ticks that have waited for longer than the misfire
     /// window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();

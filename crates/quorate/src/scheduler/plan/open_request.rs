@@ -128,8 +128,8 @@ impl OpenRequest {
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
-    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, no run of a
-    /// backfill is left.
+    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, no run of the
+    /// request is left.
     pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
         let same = *row.schedule == *job.schedule.to_string();
         let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();

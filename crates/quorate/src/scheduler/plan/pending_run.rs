@@ -19,7 +19,7 @@ pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the nodes that answered the seal would remember a record of the time `at`.
+    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`.
     pub(in crate::scheduler) remembering: bool,
     /// No worker starts the run before this time.
     pub(in crate::scheduler) not_before: WallTime,
@@ -97,7 +97,7 @@ pub(in crate::scheduler) struct RunToClose {
 /// Ticks that do not run, and the reason.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum SkippedTick {
-    /// No leader ran them within the misfire window.
+    /// No leader ran them in time, and the misfire rule skips them.
     Missed(MisfiredTicks),
     /// The tick waited, and a later tick runs in its place, or too many ticks waited.
     Overtaken(WallTime),

@@ -220,8 +220,8 @@ impl Reporter {
     }
 
     /// Returns the closed record as this leader writes it, for a run whose history entry has the term `term`.
-    /// The record names the time before which a node's memory must have begun to count for it (rule R13 of
-    /// `docs/design/scheduler.md`).
+    /// The record also stores a time: a node counts for the record only if its memory began before that time
+    /// (rule R13 of `docs/design/scheduler.md`).
     fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
         let record = record.remembered(memory_needed(run.at, self.began), term);
         Close { record: record.into_record(run.at, self.term), run, seen }

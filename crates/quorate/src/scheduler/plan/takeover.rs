@@ -12,8 +12,8 @@ use crate::{
     scheduler::{Delivery, Job, RunCause, RunKey, RunOutcome, RunRecord, inherited},
 };
 
-/// Sorts the ticks of a job that have a record and no end that a majority is known to store. Returns the runs
-/// to start or to continue, and the runs to close.
+/// Finds the ticks of a job that have a record, but no end that a majority is known to store. Returns the
+/// runs to start or to continue, and the runs to close.
 pub(in crate::scheduler) fn unfinished(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -51,8 +51,9 @@ pub(in crate::scheduler) fn unfinished(
 /// Returns the time after which ticks are due for a leader that begins `now`.
 ///
 /// Ticks within the misfire window are due. Earlier ticks are due too, if they are later than `marked`, the
-/// time up to which the previous leader decided on all ticks. The leader enters such earlier ticks in the
-/// history as missed.
+/// time up to which the previous leader decided on all ticks, and later than the last tick before the window
+/// that has a record. The leader enters such earlier ticks in the history as missed. No tick before `since`
+/// is due.
 pub(in crate::scheduler) fn due_after(
     job: &Job,
     sealed: &LedgerSnapshot,

@@ -31,7 +31,8 @@ impl Delivery {
 /// The decision on a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The leader writes *started* to a majority, checks its lease again, and starts the run.
+    /// The leader executes the run, or opens it to workers, once a majority stores its *started* or *open*
+    /// record.
     Run,
     /// The tick does not run, for this reason.
     Skip(SkipReason),
@@ -89,7 +90,7 @@ pub enum RunVerdict {
         term: FencingToken,
         /// The worker that wrote it; `None` if the record's text cannot be read.
         worker: Option<Arc<str>>,
-        /// The record that the leader names as *seen* when it overwrites it.
+        /// The record that decides. A leader that overwrites it names it as the record that it has seen.
         record: Record,
     },
     /// The deciding record is *open*: workers may take the run, or one of them has taken it.
@@ -129,10 +130,10 @@ pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
 /// Returns whether a leader may overwrite `met`, a record of an earlier term that it met on a node, with
 /// `target` (rule R14).
 ///
-/// `seen` is the record that the seal found. If a majority of the sealed nodes remembers the run
-/// (`remembering`), the seal found every record that ever had a majority. If not, a record later than `seen`
-/// may have had a majority. The leader then does not overwrite it, but continues from it. A closed record may
-/// overwrite any record of an earlier term.
+/// `seen` is the record that the seal found. `remembering` is true if the seal was answered by a majority of
+/// nodes that remember the run. The seal then found every record that ever had a majority. Otherwise, a
+/// record later than `seen` may have had a majority. The leader does not overwrite such a record, but
+/// continues from it. A closed record may overwrite any record of an earlier term.
 pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
     remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
 }
@@ -143,9 +144,9 @@ pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
 
-/// Returns the end that a leader adopts from the record that decides (rule R2b). If no majority of the sealed
-/// nodes remembers the run, a later record than *skipped* may have had a majority and be forgotten. The run
-/// may then have been started, so *skipped* becomes *lost*.
+/// Returns the end that a leader adopts from the record that decides (rule R2b). `remembering` is true if the
+/// seal was answered by a majority of nodes that remember the run. Otherwise, a later record than *skipped*
+/// may have had a majority and be forgotten. The run may then have been started, so *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -170,9 +171,9 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     }
 }
 
-/// Returns the number of the generation that a leader opens if it found no record of the run. Unless a
-/// majority of the nodes remembers the run, an earlier generation may have been started. The new generation
-/// then counts as the second (rule R2c).
+/// Returns the number of the generation that a leader opens if it found no *open* record of the run. Unless a
+/// majority of the nodes remembers that there was no record, an earlier generation may have been started. The
+/// new generation then counts as the second (rule R2c).
 pub fn first_opened(remembering: bool) -> u32 {
     if remembering { 1 } else { 2 }
 }

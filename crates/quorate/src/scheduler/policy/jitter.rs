@@ -38,7 +38,7 @@ impl Jitter {
         tick + self.of(tick)
     }
 
-    /// Returns the time up to which the runs of all ticks are due at `at`. It is a single time, because
+    /// Returns the time up to which ticks have runs that are due at `at`. A single time suffices, because the
     /// delays never reorder ticks: no delay is longer than the shortest gap between ticks.
     pub(in crate::scheduler) fn upto(self, schedule: &Schedule, at: WallTime) -> WallTime {
         if self.max_micros == 0 {

@@ -111,8 +111,7 @@ impl MisfiredTicks {
         recorded: impl Iterator<Item = WallTime>,
     ) -> Vec<Self> {
         let (mut rest, mut after) = (Vec::new(), before(self.first));
-        // The ticks between two recorded ticks form one span, because there may be millions of them. Usually
-        // there are none.
+        // All ticks between two recorded ticks form one span, because there may be millions of them.
         let mut take = |after, until| rest.extend(span(schedule, after, until, self.why));
         for tick in recorded.filter(|tick| (self.first..=self.last).contains(tick)) {
             take(after, before(tick));
@@ -179,8 +178,8 @@ pub(in crate::scheduler) fn due_with(
     late_after: Duration,
 ) -> DueTicks {
     if schedule.is_after_end() {
-        // The ticks of this schedule come one at a time, because each follows the end of the run before it.
-        // No tick is ever too late, because no other tick would follow it.
+        // The ticks of this schedule come one at a time, because each follows the end of the run before it. A
+        // late tick is never skipped: without its run, no further tick would follow.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return DueTicks { run, skipped: Vec::new(), next: next.first().copied() };

@@ -2,8 +2,8 @@ use std::fmt;
 
 /// The rule for a tick that is due while an earlier run of the same job is active.
 ///
-/// This rule never skips catch-up runs (of ticks that were missed, or started and not ended) and requested
-/// runs. They wait, and run one after another.
+/// This rule never skips a requested run, or a catch-up run of a tick that was missed, or started and not
+/// ended. Such runs wait, and run one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Overlap {

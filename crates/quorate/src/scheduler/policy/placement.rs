@@ -13,11 +13,11 @@ pub enum Placement {
     #[default]
     Leader,
     /// Any worker that [runs](crate::scheduler::Scheduler::run) a scheduler with the job, including the
-    /// leader. The leader *opens* a run in its ledger, two TTLs before the tick if the overlap rule permits
-    /// it, and a worker takes it. If that worker crashes before it has taken the run, another worker can take
-    /// the run after the TTL. If it crashes later, the run is lost, or is opened again
-    /// ([`Delivery`](crate::scheduler::Delivery)). A cancellation reaches the worker within about a second.
-    /// Without a leader, no further run is opened. The state of a run
+    /// leader. The leader *opens* a run in its ledger, two TTLs before the tick (at most 30 s) if the overlap
+    /// rule permits it. A worker then takes the run. If that worker crashes before it has taken the run,
+    /// another worker can take the run after the TTL. If it crashes later, the run is lost, or is opened
+    /// again ([`Delivery`](crate::scheduler::Delivery)). A cancellation reaches the worker within about a
+    /// second. Without a leader, no further run is opened. The state of a run
     /// ([`RunContext::set_state`](crate::scheduler::RunContext::set_state)), its output and its last error
     /// are limited to 1 KiB together.
     AnyWorker,

@@ -140,7 +140,8 @@ impl Execution {
                 () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
-            // The handler may have marked a clone of the context as interrupted during the pause.
+            // A task of the handler may have marked the run as interrupted during the pause, through a clone
+            // of the context.
             if let Some(end) = self.signals().decide(attempt, self.job.delivery) {
                 break (end, error);
             }

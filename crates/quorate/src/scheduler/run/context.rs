@@ -114,17 +114,18 @@ impl RunContext {
         &self.stop
     }
 
-    /// Returns the latest time at which the run is dropped, on this worker's boot clock: its timeout, or the
-    /// end of the term or the claim without another extension. Each extension of the term or the claim moves
-    /// this time. `None` once the term or the claim has ended.
+    /// Returns the time by which the handler should return, on this worker's boot clock. It is the earlier of
+    /// the attempt's timeout and [`RunContext::held_until`], which each extension of the term or the claim
+    /// moves. `None` once the term or the claim has ended.
     pub fn deadline(&self) -> Option<BootTime> {
         let until = self.guard.work_until()?;
         Some(self.timeout_at.map_or(until, |timeout| timeout.min(until)))
     }
 
     /// Returns the time by which other processes that work for the run must have ended, on this worker's boot
-    /// clock. It is the time at which the term or the claim ends without another extension, or, after a
-    /// step-down has begun, the time by which the work must end. `None` once the time has passed.
+    /// clock. It is the time at which the term or the claim ends without another extension. After the leader
+    /// was asked to resign, it is the end of the grace period, if that is earlier. `None` once the term or
+    /// the claim has ended.
     pub fn held_until(&self) -> Option<BootTime> {
         self.guard.work_until()
     }

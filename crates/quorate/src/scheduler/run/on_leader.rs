@@ -61,9 +61,9 @@ impl Run {
         if checks && !self.term.is_valid() {
             return RunEnd::Abandoned;
         }
-        // If a step-down began during the write of *started*, the next leader executes the run of an
-        // at-least-once job. No other worker starts the run of an at-most-once job any more. So it executes
-        // here for the rest of the grace period, with a cancelled token.
+        // A step-down may have begun during the write of *started*. An at-least-once run is then left to the
+        // next leader. An at-most-once run would not be started by any other worker. So it is executed here
+        // for the rest of the grace period, with a cancelled token.
         if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
             return RunEnd::Abandoned;
         }
@@ -111,8 +111,9 @@ impl Run {
         let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
-            // The run is unknown, and so no majority can remember the record. Only at-least-once runs can be
-            // unknown, and they are executed even without the record.
+            // The run is unknown: too few nodes remember its time to show whether it was started. Only
+            // at-least-once runs are executed if they are unknown. They are executed even if no majority
+            // stores the record.
             Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
             Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
                 if self.job.delivery == Delivery::AtLeastOnce =>
@@ -166,14 +167,14 @@ impl RunSummary {
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended, and its record is closed.
     Ended(RunOutcome, RunSummary),
-    /// The run was interrupted, and must be executed again. The pending run names the *started* record as
-    /// seen.
+    /// The run was interrupted, and must be executed again. The pending run has the *started* record as its
+    /// `seen` record.
     Interrupted(RunSummary, Box<PendingRun>),
     /// The record of the start could not be written.
     NotStarted(LedgerError),
     /// The leader met this record of another term, which decides on the run.
     Met(Record, Box<PendingRun>),
-    /// The term ended before the handler started.
+    /// The term ended, or the step-down began, before the handler started.
     Abandoned,
     /// The run is not closed: the term ended, the leader stopped watching the run, or its end could not be
     /// recorded. Another leader continues the run, or this leader once it has the job.

@@ -97,8 +97,8 @@ impl Opened {
         });
         let mut seen = self.start.seen.clone();
         let mut open = adopted.unwrap_or_else(|| {
-            // If an earlier leader executed the run itself, that was the first generation, and this one is
-            // the second.
+            // If an earlier leader executed the run itself, or may have done so, that was the first
+            // generation, and this one is the second.
             let known = self.start.seen.is_none() && !self.start.unknown;
             self.generation(&run, first_opened(known), None)
         });
@@ -275,7 +275,8 @@ impl Opened {
     }
 
     /// Takes the slot to end the generation. If no worker has taken the slot, the generation ends for the
-    /// reason `void`. If a node has counted an attempt to take the slot, the generation ends as lost.
+    /// reason `void`. If a node has counted an attempt to take the slot, the generation ends as lost. Returns
+    /// `None` if the slot cannot be ended yet.
     async fn end_slot(
         &self,
         slot: &SlotId,
@@ -378,8 +379,8 @@ impl Opened {
         self.writer.term().quorum().wall()
     }
 
-    /// Waits until the job has ended, so that no leader opens another generation. Returns false if the term
-    /// ends before that, or the leader gets the job.
+    /// Waits until the job has ended: no worker has had it for the ledger's retention, so no leader will open
+    /// another generation. Returns false if the term ends before that, or the leader gets the job.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,

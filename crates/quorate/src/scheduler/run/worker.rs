@@ -3,8 +3,8 @@
 //! # What is not guaranteed
 //!
 //! If a worker is paused between its last check of the claim and the start of the handler, the handler starts
-//! late: effects need the fencing token. A worker reads about once a second whether its runs are cancelled. A
-//! run that ends before that is not cancelled.
+//! late. So its writes need the fencing token. A worker reads about once a second whether its runs are
+//! cancelled. A run that ends before the next read is not cancelled.
 //!
 //! # The search for runs
 //!
@@ -91,7 +91,7 @@ struct Worker {
     candidates: BTreeMap<Arc<str>, Candidate>,
     active: BTreeMap<Arc<str>, Active>,
     runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, Tried)>>,
-    /// The current read of the list, the time of the next one, and the pause after it.
+    /// The current read of the list of open runs, the time of the next read, and the pause between reads.
     listing: Option<ScopedTask<Result<Answers, LedgerError>>>,
     list_at: BootTime,
     list_pause: Duration,
@@ -389,7 +389,7 @@ impl Attempt {
         }
     }
 
-    /// Writes the count of this attempt to the slot, checks the claim, and executes the run.
+    /// Takes the slot by a count of this attempt on the nodes, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
         // After the count, no other attempt can take this slot. If a later step fails, the leader closes the
         // run or opens its next generation.

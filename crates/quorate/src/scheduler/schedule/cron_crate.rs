@@ -28,7 +28,7 @@ impl From<::cron::Schedule> for Cron {
     }
 }
 
-/// Converts in UTC, as the conversion to a [`Cron`] does.
+/// Converts the line to a [`Cron`] in UTC, and the [`Cron`] to a schedule.
 impl From<::cron::Schedule> for Schedule {
     fn from(schedule: ::cron::Schedule) -> Self {
         Cron::from(schedule).into()

@@ -167,7 +167,7 @@ impl Schedule {
     }
 
     /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, it is the
-    /// shortest among a sample of the ticks.
+    /// shortest among a sample of the ticks. If there is only one tick, it is a day.
     pub(in crate::scheduler) fn busiest_gap(&self) -> Duration {
         /// 2024-01-01: a constant, so that all workers sample the same ticks.
         const SAMPLE_FROM: WallTime = WallTime::from_micros(1_704_067_200_000_000);
@@ -184,9 +184,9 @@ impl Schedule {
         }
     }
 
-    /// Returns a moment, not before `after`, from which at most `most` ticks are due up to `until`. It is the
-    /// earliest moment for which the shortest gap between ticks guarantees this. For a timetable, whose gap
-    /// is not known, as few as half of the `most` ticks may be due.
+    /// Returns a moment, not before `after`, such that at most `most` ticks are due between it and `until`.
+    /// It is the earliest moment for which the gap between ticks guarantees this limit. The gap of a
+    /// timetable is not known, so as few as half of `most` ticks may be due after the moment.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
         let gap = match &self.0 {

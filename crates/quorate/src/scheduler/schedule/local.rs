@@ -13,8 +13,8 @@ const CATCH_UP_MAX: usize = 60;
 /// The local times of a cron line.
 #[derive(Debug)]
 pub(super) struct LocalTimes {
-    /// The lines whose union are the local times. There are several if either day field may match, or if a
-    /// day depends on the length of its month.
+    /// The lines whose times together are the local times. There are several lines if either day field may
+    /// match, or if a day depends on the length of its month.
     pub(super) lines: Vec<Line>,
     /// True if the line is a fixed-time job, as [`Dst`] defines it.
     pub(super) fixed: bool,

@@ -10,8 +10,8 @@ use crate::scheduler::schedule::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// A schedule as data, as the ledger stores it. [`Schedule::spec`] writes it, [`Schedule::from_spec`] reads
-/// it.
+/// A schedule as data, in the form that the ledger stores. [`Schedule::spec`] writes it, and
+/// [`Schedule::from_spec`] reads it.
 ///
 /// A spec can be read even if this version cannot use its schedule. A kind that a newer version has added is
 /// read as [`ScheduleSpec::Unknown`]. An invalid line or zone is an error of [`Schedule::from_spec`] only. A
@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ScheduleSpec {
-    /// [`every`](super::every).
+    /// A schedule that [`every`](super::every) returns.
     Every {
         /// The period, in microseconds.
         micros: u64,
@@ -36,7 +36,7 @@ pub enum ScheduleSpec {
         #[serde(default = "vixie", skip_serializing_if = "is_vixie")]
         dst: Arc<str>,
     },
-    /// [`delay`](super::delay).
+    /// A schedule that [`delay`](super::delay) returns.
     Delay {
         /// The time between the end of a run and the next tick, in microseconds.
         micros: u64,

@@ -8,8 +8,7 @@ use tracing::Level;
 /// at its own level, and the others at the level DEBUG.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct LoggedEnds {
-    /// The last skipped tick, or run that the overlap rule cancelled. An equal end that follows is logged at
-    /// DEBUG.
+    /// The outcome of the last skipped tick, or of the last run that the overlap rule cancelled.
     last: Option<RunOutcome>,
     /// The number of runs that have ended since then.
     runs_since: u32,
@@ -18,10 +17,11 @@ pub(in crate::scheduler) struct LoggedEnds {
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// The end of a run has the level INFO or WARN. A skipped tick, or a run that the overlap rule cancels,
-    /// has this level once, and DEBUG when the same end repeats. It has its full level again after two runs
-    /// without that end in between, or, for a misfire, after one run. So if runs and skipped ticks alternate,
-    /// only the first skip is at INFO.
+    /// A run that is done has the level INFO, and another end of a run WARN. A misfire also has the level
+    /// WARN. Any other skipped tick, and a run that the overlap rule cancels, has the level INFO. When a skip
+    /// or such a cancellation repeats, its level is DEBUG. It has its full level again after two other runs
+    /// in between, or, for a misfire, after one run. So if runs and skipped ticks alternate, only the first
+    /// skip is at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,

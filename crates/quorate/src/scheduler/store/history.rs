@@ -181,8 +181,9 @@ impl HistoryEntry {
 
     /// Returns the record of the entry, written at `now`. A reason or an error over 512 bytes is cut.
     ///
-    /// The record's own term is 0, so that every leader can write it: a node refuses a record of a term that
-    /// is older than the newest term that wrote to the ledger. The term of the entry is part of its value.
+    /// The record's own term is 0, as for all records of a history, so that every leader can write it. With
+    /// the terms of leaders, a node would refuse records of terms older than the newest that it has seen. The
+    /// term of the entry is part of its value.
     #[doc(hidden)]
     pub fn into_record(mut self, now: WallTime) -> Record {
         for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {

@@ -374,7 +374,7 @@ impl HistoryTask {
     }
 
     /// Handles the result of [`HistoryTask::prune`]. An entry that was written during the pruning may be
-    /// counted twice until the next one. A history that still lacks ends is read again.
+    /// counted twice until the next pruning. A history that still lacks ends is read again.
     fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
         let Some(history) = self.histories.get_mut(job) else { return };
         if ends.is_some() {

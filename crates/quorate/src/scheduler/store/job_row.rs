@@ -23,13 +23,13 @@ pub struct JobRow {
     /// The pause, if the job is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
-    /// The misfire, overlap, delivery and placement rules, as a text for people.
+    /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     #[serde(default)]
     pub rules: Arc<str>,
     /// True if any worker may run the ticks; false if the leader does.
     #[serde(default)]
     pub any_worker: bool,
-    /// The end of the last run, if the schedule counts from the end of a run to the next tick.
+    /// The end of the last run, if the job's next tick counts from that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
     /// The time for which the ledger keeps the records of the job's ticks, even under a leader that does not

@@ -79,7 +79,8 @@ impl RowWriter {
     }
 
     /// Writes a row that pruning never removes. Returns once a majority stores it. An error means one of two
-    /// things: no majority stores the row yet, and the task sends it again; or the term has ended.
+    /// things: no majority stores the row yet, and the task sends it again; or this term cannot write the row
+    /// any more.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,

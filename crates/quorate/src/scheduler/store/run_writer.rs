@@ -25,7 +25,7 @@ pub(in crate::scheduler) struct RunId {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the nodes that answered the seal would remember a record of the time `at`.
+    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`.
     pub(in crate::scheduler) remembering: bool,
 }
 
@@ -62,8 +62,8 @@ impl RunWriter {
     }
 
     /// Writes `target` until it is stored by a majority of nodes whose memories count for the run
-    /// ([`RunWriter::memory`]). The write overwrites `seen`, and any other record that rule R14 permits. With
-    /// `once`, makes a single attempt; otherwise repeats the write until the term ends.
+    /// ([`RunWriter::memory`]). The write overwrites `seen`, and any other record that rule R14 permits. If
+    /// no majority answers, the write is repeated until the term ends; with `once`, it is not repeated.
     pub(in crate::scheduler) async fn write(
         &self,
         run: &RunId,

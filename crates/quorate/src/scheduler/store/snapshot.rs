@@ -25,7 +25,7 @@ const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 const RECORDS_PER_TURN: usize = 2_000;
 
 /// The ledger as the nodes showed it in their answers to the seal. Of the records of a run, only the one of
-/// the highest rank is kept.
+/// the highest [`rank`] is kept.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
@@ -243,7 +243,8 @@ impl LedgerSnapshot {
         rows.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
-    /// Returns the runs of all jobs that are not closed, each with the record that decides on it.
+    /// Returns the runs that have not ended, of all jobs, each with the record that decides on it. Runs below
+    /// the low-water mark of any node are left out.
     pub(in crate::scheduler) fn open_runs(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
         let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
         let open = self.runs.iter().filter(move |(_, known)| !known.closed && known.record.at >= low_water);
@@ -269,9 +270,9 @@ impl LedgerSnapshot {
     }
 
     /// Returns the time at which a new job begins: now, or, if later, the time since which a majority of the
-    /// nodes remembers every tick. It also waits for other nodes whose memory began a little later. Otherwise
-    /// a worker would need every node of that majority to take the slot of a run, because a node counts for a
-    /// slot only if its memory began before the run.
+    /// nodes remembers every tick. The time is late enough also for other nodes whose memory began up to
+    /// `max_clock_offset` later. A node counts for the slot of a run only if its memory began before the run.
+    /// So without these nodes, a worker could take a slot only if every node of the majority answered.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();

@@ -127,8 +127,8 @@ async fn a_pause_a_cancellation_and_a_removal_end_an_open_run_once() {
         [RunOutcome::SkippedPaused, RunOutcome::Cancelled, RunOutcome::Cancelled].into_iter().enumerate()
     {
         let stage = Stage::new();
-        // Waits until the nodes' memories, which have just begun, cover the time of a request by a second.
-        // Before that, the nodes cannot prove that a run of the request has no record.
+        // The nodes' memories have just begun. The test waits until they are more than a second old. Before
+        // that, the nodes cannot prove that a requested run has no record.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         let leader = stage.candidate("a", &[on_request()]);
         let trigger = stage.request(JobAction::Trigger { job: job() });

@@ -131,8 +131,8 @@ async fn an_impossible_request_is_refused_with_the_reason() {
 async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let (stage, begun) = (Stage::new(), Begun::default());
-        // Waits until the nodes' memories, which have just begun, cover the time of the request by a second.
-        // Before that, an at-most-once job would not run.
+        // The nodes' memories have just begun. The test waits until they are more than a second old. Before
+        // that, an at-most-once job would not run.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         // The scheduled ticks of the job are far apart, and the requested ticks are in the past.
         let jobs = [idle(&begun, PERIOD / 2).delivery(delivery)];

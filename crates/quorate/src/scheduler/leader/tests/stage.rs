@@ -33,7 +33,7 @@ pub(in crate::scheduler) fn never() -> Schedule {
     every(1_000_000 * SECOND).unwrap()
 }
 
-/// Five nodes on which one leader follows another.
+/// Five memory nodes, on which the candidates of a test lead one after another.
 pub(in crate::scheduler) struct Stage {
     nodes: Vec<MemoryNode>,
     pub(in crate::scheduler) quorum: Quorum,

@@ -47,8 +47,8 @@ async fn another_schedule_counts_from_its_first_leader_on_and_unfinished_runs_en
             Delivery::AtMostOnce => assert!(of_old.is_empty(), "no tick is caught up on: {of_old:?}"),
             Delivery::AtLeastOnce => assert_eq!(of_old, [cut], "only the unfinished run"),
         }
-        // Another leader of the new version runs catch-ups for the ticks from the first tick of the new
-        // version on, and for no earlier tick.
+        // The next leader of the new version runs catch-ups only for ticks since the first tick of the new
+        // version.
         let since = new.lock().unwrap().iter().copied().filter(|tick| *tick > before).min().expect("ticks");
         let last = stage.candidate("c", &[recording("j", odd, &new, false).delivery(delivery)]);
         let so_far = new.lock().unwrap().len();
