@@ -27,8 +27,9 @@ struct All {
 pub struct RunCounts {
     /// The counts of each present job. The counts of a removed job are dropped.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
-    /// The lateness of all jobs: the time between a tick with its jitter and the start of its run. It is
-    /// counted for the runs that this worker executed, if their ticks were planned in time.
+    /// The lateness of all jobs: the time from the moment at which a run is due (the tick, delayed by its
+    /// jitter) to the start of the run. It is counted for the runs that this worker executed, if their ticks
+    /// were planned in time.
     pub lateness: Lateness,
     /// The number of history entries that were lost, because no majority could be reached and the queue was
     /// full.

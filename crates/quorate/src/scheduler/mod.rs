@@ -76,7 +76,7 @@
 //! at-least-once run is repeated, however late it is and under every misfire rule. An unfinished at-most-once
 //! run is lost. The ledger keeps the record of an unfinished run for a day longer than other records. If the
 //! longest [`Job::timeout`] with its [`Job::retries`] allows a longer run, the additional time is as long as
-//! that run. The additional time is shorter if all jobs together have more than 1,000,000 ticks in it. An
+//! that run. The additional time is shorter if all jobs together have more than 1,000,000 ticks within it. An
 //! unfinished run whose record is no longer kept is not repeated.
 //!
 //! # Pauses and requests

@@ -32,8 +32,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The longest time between two checks of the wall clock, which may step.
 const WAKE_EVERY: Duration = Duration::from_millis(500);
-/// The last part of the grace period, reserved for writing the ends of runs. Of a short grace period, a fifth
-/// is reserved instead.
+/// The last part of the grace period, reserved for writing the ends of runs. If a fifth of the grace period
+/// is shorter than this, only that fifth is reserved.
 const FLUSH: Duration = Duration::from_millis(100);
 
 /// The event loop, and the tasks that it owns. The [`Planner`] makes all decisions.
@@ -184,8 +184,8 @@ impl<'a> EventLoop<'a> {
         Some(if more { now } else { now + pause })
     }
 
-    /// Returns the time by which ticks are due: the quorum's clock. After a backward step of this clock no
-    /// tick runs again, because each plan stores the time up to which its ticks are planned.
+    /// Returns the time of the quorum's clock, which decides whether a tick is due. After a backward step of
+    /// this clock no tick runs again, because each plan stores the time up to which its ticks are planned.
     fn now(&self) -> WallTime {
         self.leading.term.quorum().wall()
     }

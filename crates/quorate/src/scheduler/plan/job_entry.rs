@@ -81,8 +81,8 @@ impl JobEntry {
         &self.state
     }
 
-    /// Returns the data that the leader keeps in case the job is added again. Its row is the last row that is
-    /// written of the job.
+    /// Returns the data that the leader keeps in case the job is added again. It contains the row that the
+    /// leader writes when it removes the job.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }

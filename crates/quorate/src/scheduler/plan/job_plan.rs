@@ -117,7 +117,7 @@ impl JobPlan {
         self.next
     }
 
-    /// Returns the time up to which all ticks have been planned. A changed schedule counts from then or
+    /// Returns the time up to which all ticks have been planned. A changed schedule counts from this time or
     /// later.
     pub(in crate::scheduler) fn planned(&self) -> WallTime {
         self.planned

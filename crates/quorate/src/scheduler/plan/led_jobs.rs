@@ -167,7 +167,7 @@ impl LedJobs {
         self.removed.insert(Arc::clone(job), removed);
     }
 
-    /// Forgets the removed jobs whose records are all older than `mark`, and so pruned. Returns their names.
+    /// Forgets removed jobs whose records are all older than `mark`: the nodes have pruned them. Returns their names.
     pub(in crate::scheduler) fn forget_removed(&mut self, mark: WallTime) -> Vec<Arc<str>> {
         let running = |job: &Arc<str>| self.table.entries().any(|entry| entry.job().name == *job);
         let forgotten: Vec<Arc<str>> = self

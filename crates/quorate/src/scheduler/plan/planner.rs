@@ -58,7 +58,7 @@ pub(in crate::scheduler) struct Planner {
     /// Jobs that wait to be taken over, or to replace the leader's job of the same name.
     to_take: VecDeque<Arc<Job>>,
     /// Jobs that the leader got later in its term. They are taken over once the leader has stopped watching
-    /// their open runs as those of an unknown job.
+    /// their open runs as runs of unknown jobs.
     deferred: BTreeMap<Arc<str>, Arc<Job>>,
     /// True once the leader has taken over the jobs that it had when its term began, and the requests of
     /// earlier leaders.
@@ -269,8 +269,8 @@ impl Planner {
     }
 
     /// Returns the effect that writes the mark; `None` until all due ticks were decided on for the first
-    /// time. If no leader ran a tick after the mark, the next leader enters the tick in the history as
-    /// missed.
+    /// time. Of the ticks after the mark, the next leader enters in the history, as missed, those that no
+    /// leader has run.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })

@@ -13,9 +13,9 @@ pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
 pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
 /// The time between two prunings of the ledger.
 pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
-/// The time for which records are kept beyond any misfire window, in addition to twice `max_clock_offset`, by
-/// which the clocks of two leaders may differ. It covers the time between the decision on a run, at the end
-/// of the window, and its start.
+/// The time for which records are kept after the end of any misfire window. It covers the time from the
+/// decision on a run, which may be at the end of the window, to the start of the run. [`kept`] also adds
+/// twice `max_clock_offset`, because the clocks of two leaders may differ by that much.
 const KEPT_BESIDES: Duration = Duration::from_secs(10);
 /// The upper limit of the additional time for which the ledger keeps records because some are unfinished.
 /// Jobs whose timeouts allow longer runs raise this limit.

@@ -308,8 +308,8 @@ impl Requests {
     }
 }
 
-/// Returns the effects that close the open requests of a job that has ended, as the seal showed these
-/// requests.
+/// Returns the effects that close the open requests of a job that has ended. The requests and their rows are
+/// those that the seal found.
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {

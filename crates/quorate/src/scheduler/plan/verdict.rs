@@ -31,8 +31,8 @@ impl Delivery {
 /// The decision on a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The leader executes the run, or opens it to workers, once a majority stores its *started* or *open*
-    /// record.
+    /// The leader writes a *started* record and executes the run, or writes an *open* record, so that a
+    /// worker can execute it.
     Run,
     /// The tick does not run, for this reason.
     Skip(SkipReason),

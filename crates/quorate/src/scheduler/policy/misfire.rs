@@ -141,7 +141,7 @@ pub enum MisfireReason {
         /// The tick that runs.
         by: WallTime,
     },
-    /// The ticks are more than one plan can hold.
+    /// More ticks were missed than one [`DueTicks`] can contain.
     #[error("more than {DUE_MAX} were missed; the latest run")]
     TooMany,
 }

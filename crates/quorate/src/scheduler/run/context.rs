@@ -81,7 +81,7 @@ impl RunContext {
     }
 
     /// Returns the term under which the run executes; `None` for a job that is placed on any worker, whose
-    /// runs execute under a claim.
+    /// runs execute under a claim on the slot of the run.
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),

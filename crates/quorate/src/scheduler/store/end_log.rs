@@ -17,11 +17,11 @@ pub(in crate::scheduler) struct LoggedEnds {
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// A run that is done has the level INFO, and another end of a run WARN. A misfire also has the level
-    /// WARN. Any other skipped tick, and a run that the overlap rule cancels, has the level INFO. When a skip
-    /// or such a cancellation repeats, its level is DEBUG. It has its full level again after two other runs
-    /// in between, or, for a misfire, after one run. So if runs and skipped ticks alternate, only the first
-    /// skip is at INFO.
+    /// A run that is done has the level INFO, and any other end of a run has the level WARN. A misfire also
+    /// has the level WARN. Any other skipped tick, and a run that the overlap rule cancels, has the level
+    /// INFO. When a skip or such a cancellation repeats, its level is DEBUG. It has its full level again
+    /// after two other runs in between, or, for a misfire, after one run. So if runs and skipped ticks
+    /// alternate, only the first skip is at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,

@@ -8,9 +8,9 @@
 //! * The nodes remove a history by their own clocks, with or without a leader,
 //!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last
 //!   worker has stopped. In the same way they remove all ledgers of a group without workers.
-//! * The row, the state and the open requests of a job end once no worker has vouched for the job for that
-//!   time, and the leader does not have the job. The leader closes them, and pruning then removes them from
-//!   the ledger. So a leader of another version does not remove the data of a job while a worker with the job
+//! * The row, the state and the open requests of a job end once no worker has vouched for the job for the
+//!   same time, unless the leader has the job. The leader closes them, and pruning then removes them from the
+//!   ledger. So a leader of another version does not remove the data of a job while a worker with the job
 //!   runs.
 //! * If a worker with the job starts within that time, it vouches for the job, and no data is lost.
 //!

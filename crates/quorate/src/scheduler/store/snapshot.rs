@@ -61,7 +61,7 @@ pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) seen: Option<Record>,
     /// True if no node has a record, and too few nodes would remember a record of the run.
     pub(in crate::scheduler) unknown: bool,
-    /// True if a majority of the nodes remembers the earliest time at which a record could have been written.
+    /// True if a majority of the nodes remembers the earliest time at which a record of the run may exist.
     pub(in crate::scheduler) remembering: bool,
     /// The closed record that decides on the run, if it is not known whether a majority stored it.
     pub(in crate::scheduler) unsettled: Option<Record>,
