@@ -69,7 +69,7 @@ impl Scheduler {
 
     /// Leads only while `heartbeat` beats: see [`Election::renew_while_beating`]. Call [`Heartbeat::beat`] in
     /// the task that polls [`SchedulerRun::until`], each time that this task is polled. If the scheduler
-    /// blocks that task, its term ends:
+    /// blocks that task, the beats stop, and the term ends:
     ///
     /// ```
     /// # use quorate::{election::ElectionError, lease::Heartbeat, quorum::Quorum};

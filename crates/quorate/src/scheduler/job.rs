@@ -119,7 +119,7 @@ impl Job {
     }
 
     /// Sets the number of the newest history entries that are kept. Until the next pruning, the history may
-    /// have up to twice as many. Default 100.
+    /// have up to twice as many entries, or 16 if that is more. Default 100.
     pub fn history(mut self, entries: usize) -> Self {
         self.history = entries;
         self

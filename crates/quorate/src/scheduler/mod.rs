@@ -49,7 +49,8 @@
 //! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the
 //!   last entries. The next leader writes the lost entries again from the records of the ticks. The records
 //!   have the outcome and the duration, but not the start time and the number of attempts. Lost entries of
-//!   requested runs are not written again. A history is lost if a majority of its nodes loses it.
+//!   requested runs, and of most skipped ticks, are not written again. A history is lost if a majority of its
+//!   nodes loses it.
 //! * *A state that matches its run.* The leader stores the state ([`RunContext::set_state`]) just before it
 //!   records that the run is done. If the leader crashes in between, the run is repeated, and may find the
 //!   state that its first execution set.
@@ -83,14 +84,14 @@
 //!
 //! * The ticks of a pause get one entry together, when the job is resumed. A pause also skips the ticks that
 //!   wait, and an at-least-once tick that was interrupted before; each of them gets an entry at once.
-//! * Each request of [`Jobs`] has an id. A leader that receives a request again recognizes it by this id, so
-//!   it is carried out once. The overlap rule never skips the runs of a request. Requested runs alternate
-//!   with the ticks of the schedule, and run one after another.
-//! * If the next leader has another schedule for a job, the requested runs that have not ended are dropped,
-//!   without entries in the history. If the job is removed, all its runs that have not started are dropped.
-//!   If a later leader does not have the job of an accepted request, the request waits for a leader that has
-//!   the job. The request is dropped, without an entry in the history, once the ledger has pruned the time of
-//!   the request.
+//! * Each request of [`Jobs`] has an id. A leader that receives a request again recognizes it by this id. So
+//!   each request is carried out once. The overlap rule never skips the runs of a request. Requested runs
+//!   alternate with the ticks of the schedule, and run one after another.
+//! * If the next leader has another schedule for a job, the runs of a back-fill that have not ended are
+//!   dropped, without entries in the history. The run of a trigger is kept, because it does not depend on the
+//!   schedule. If the job is removed, all its runs that have not started are dropped. If a later leader does
+//!   not have the job of an accepted request, the request waits for a leader that has the job. The request is
+//!   dropped, without an entry in the history, once the ledger has pruned the time of the request.
 //! * The ledger stores, in the row of a job, the ids of the last eight pauses and resumptions. If a pause or
 //!   a resumption from before these eight is sent again, it is carried out again. The row does not store the
 //!   ids of cancellations.
@@ -106,10 +107,10 @@
 //! The nodes keep the data of a job for
 //! [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30 days) after the last
 //! worker with the job has stopped. So a rolling restart, or two versions at the same time, lose no data. If
-//! a leader removes a job ([`SchedulerHandle::remove`]), the job's row and state end at once. A job of that
-//! name that is added later starts as a new one. The history is kept, and continues if the job is added
-//! again. `docs/design/bounds.md` lists the sizes. `docs/design/scheduler.md` describes the protocol, its
-//! rules, and how a search checks each rule.
+//! a leader removes a job ([`SchedulerHandle::remove`]), the job's row ends at once, and its state once no
+//! run of the job is active. A job of that name that is added later starts as a new one. The history is kept,
+//! and continues if the job is added again. `docs/design/bounds.md` lists the sizes.
+//! `docs/design/scheduler.md` describes the protocol, its rules, and how a search checks each rule.
 
 mod builder;
 mod check;

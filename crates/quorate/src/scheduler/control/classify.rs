@@ -55,7 +55,7 @@ fn too_late(request: &JobRequest) -> JobResponse {
 }
 
 /// Returns the answer to a request that has expired. An earlier leader may have carried the request out and
-/// ended before it answered. The group's ledger then shows this.
+/// ended before it answered. The group's ledger then shows this, unless the request was a cancellation.
 pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> JobResponse {
     answer_of_earlier_leader(ledger, request).unwrap_or_else(|| match request.what {
         JobAction::Cancel { .. } => {

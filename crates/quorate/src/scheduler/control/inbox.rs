@@ -3,9 +3,9 @@
 //!
 //! # Not guaranteed
 //!
-//! A leader reads a request in time only if it reaches a majority of the nodes while the request is valid. A
-//! request may be passed to several leaders in turn. Each of them recognizes the request by its id, so that
-//! it is carried out once.
+//! A leader reads a request in time only if the leader reaches a majority of the nodes while the request is
+//! valid. A request may be passed to several leaders in turn. Each of them recognizes the request by its id,
+//! so that it is carried out once.
 
 use crate::scheduler::control::{
     classify::{self, Classification, Step},
@@ -137,7 +137,8 @@ impl InboxServer<'_> {
     }
 
     /// Answers requests that have expired. An earlier leader may have accepted a request in time, and ended
-    /// before it answered. The ledger then contains the answer. It is read once for all these requests.
+    /// before it answered. The ledger then contains the answer. The ledger is read once for all these
+    /// requests.
     async fn answer_expired(&mut self, requests: &[JobRequest]) {
         let ledger = self.ledger.read().await;
         for request in requests {

@@ -226,10 +226,11 @@ impl Jobs {
     ///
     /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule
     /// permits it, if necessary under a later leader. Requested runs alternate with waiting ticks. If the run
-    /// is cancelled or the job is removed before it starts, it does not start. The history then has the
-    /// outcome. The run also does not start, without an entry in the history, in three other cases: the nodes
-    /// forget the request, no leader has the job for a long time, or a later leader has another schedule for
-    /// the job.
+    /// is cancelled or the job is removed before the run starts, the run does not start. The same holds for a
+    /// run that is open to workers, if no worker has taken it when the job is paused, or when the job's
+    /// schedule or placement is changed on the running leader. The history then has the outcome. In two other
+    /// cases the run does not start and has no entry in the history: the nodes forget the request, or no
+    /// leader has the job for a long time.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`].

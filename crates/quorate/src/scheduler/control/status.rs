@@ -28,10 +28,10 @@ pub struct JobStatus {
     pub schedule: Arc<str>,
     /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     pub rules: Arc<str>,
-    /// The workers that may run its ticks.
+    /// The workers that may run the job's ticks.
     pub placement: Placement,
-    /// The time from which the job's ticks count: when the job or its present schedule was first registered,
-    /// or when the job was last resumed.
+    /// The time from which the job's ticks count: when the job or its present schedule or placement was first
+    /// registered, or when the job was last resumed.
     pub registered: WallTime,
     /// The time since when the job has been paused; `None` if it is not paused.
     pub paused_at: Option<WallTime>,
@@ -42,8 +42,8 @@ pub struct JobStatus {
     pub next: Option<WallTime>,
     /// The active runs, oldest first: those that have started and not ended.
     pub running: Vec<RunStatus>,
-    /// The newest entries of its history, newest first: five from [`Jobs::show`](super::Jobs::show), one from
-    /// [`Jobs::list`](super::Jobs::list), or none if the list is long.
+    /// The newest entries of the job's history, newest first: five from [`Jobs::show`](super::Jobs::show),
+    /// one from [`Jobs::list`](super::Jobs::list), or none if the list is long.
     pub last: Vec<HistoryEntry>,
 }
 
@@ -58,13 +58,14 @@ impl JobStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunStatus {
-    /// The time when its tick was due.
+    /// The tick of the run: the time at which the job was due, or the time of the request that triggered the
+    /// run.
     pub tick: WallTime,
-    /// The request that made it, if it is a requested run.
+    /// The request that made the run, if it is a requested run.
     pub request: Option<RequestId>,
-    /// The worker that started it.
+    /// The worker that started the run.
     pub worker: Arc<str>,
-    /// The term under which it was started, or opened to workers.
+    /// The term under which the run was started, or first opened to workers.
     pub term: FencingToken,
     /// True if no worker executes the run any more, because the term or the claim of its worker has ended. A
     /// leader then repeats the run or records it as lost.

@@ -98,8 +98,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Runs until the term must end, or a later term has sealed the ledger, or the registry is drained. Then
-    /// waits for the runs that the leader executes.
+    /// Runs until the term must end, or a later term has sealed the ledger, or the draining has begun and the
+    /// leader executes no run. Then waits for the runs that the leader still executes.
     pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
         self.jobs_changed();
         self.serve(&mut requests).await;
@@ -158,7 +158,7 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Makes the decisions that are due. Returns the time when the next decisions are due, or `None` once the
-    /// registry is drained.
+    /// draining has begun and the leader executes no run.
     fn decide(&mut self) -> Option<BootTime> {
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);

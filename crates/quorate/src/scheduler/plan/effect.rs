@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 pub(in crate::scheduler) enum Effect {
     /// Writes a row that pruning never removes.
     PutRow { key: Arc<str>, value: Arc<str> },
-    /// Writes the row of a new job. The end of the write is reported with the job's place.
+    /// Writes the row of a new job. The end of the write is reported with the job's place in the job table.
     Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
     /// Writes a row with the time `at`, so that pruning removes it later. If `last` is true, no later write
     /// can replace the row.

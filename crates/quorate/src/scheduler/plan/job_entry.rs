@@ -422,8 +422,8 @@ mod tests {
         );
         let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
         assert_eq!(same.entry.row.since, at(3));
-        // The same holds for a change in the opposite direction, even if an earlier leader has already
-        // written the new placement.
+        // An unfinished run still runs after a change in the opposite direction, even if an earlier leader
+        // has already written the new placement.
         for row_before in [written(&job(1), 3), old] {
             let records = vec![row(1, &row_before), tick_record(11, 1, false)];
             let all = sealed(vec![node(at(0), records); 2]);

@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The number of interruptions after which a run is postponed.
+/// A run that was interrupted more often than this, in one term, is postponed.
 const INTERRUPTED_MAX: u32 = 3;
 /// The pause before a postponed run starts again: it doubles each time, from the first value to the second.
 const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
@@ -429,7 +429,8 @@ impl JobPlan {
         if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
     }
 
-    /// Returns whether a requested run may start: they start one after another, under every overlap rule.
+    /// Returns whether a requested run may start. Requested runs start one after another, under every overlap
+    /// rule.
     fn may_start_requested(&self) -> bool {
         !self.active.iter().any(|run| run.request.is_some())
     }
@@ -465,9 +466,9 @@ impl JobPlan {
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // These runs are not dropped here, however long they waited. A catch-up run was within the window
-            // when the leader decided on it. An unfinished run may have been started. Only its slot or its
-            // record shows how it ends (rule R7 of `docs/design/scheduler.md`).
+            // Only a scheduled run can be too late. A catch-up run was within the window when the leader
+            // decided on it. An unfinished run may have been started: only its slot or its record shows how
+            // it ends (rule R7 of `docs/design/scheduler.md`).
             let after_end = self.job.schedule.is_after_end();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {

@@ -121,7 +121,8 @@ impl NeededRecords {
         }
     }
 
-    /// Releases all records of a job: the ledger need not keep any.
+    /// Ends the hold for a job's unfinished records and open requests. The ledger still keeps the records
+    /// within the window in the job's row.
     pub(in crate::scheduler) fn release(&mut self, job: &str) {
         self.unfinished.remove(job);
     }

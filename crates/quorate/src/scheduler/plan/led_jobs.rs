@@ -44,7 +44,7 @@ pub(in crate::scheduler) struct LedJobs {
 /// The consequence of the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum AfterRun {
-    /// The run has ended: the next run of the job or of the request may start.
+    /// The run has ended, or counts as ended: the next run of the job or of the request may start.
     Finished,
     /// The run has not ended: it is still active, starts again, or is left to the next leader.
     Unfinished,
@@ -167,7 +167,7 @@ impl LedJobs {
         self.removed.insert(Arc::clone(job), removed);
     }
 
-    /// Forgets removed jobs whose records are all older than `mark`: the nodes have pruned them. Returns their names.
+    /// Forgets the removed jobs of which the nodes have pruned all records, before `mark`. Returns the jobs' names.
     pub(in crate::scheduler) fn forget_removed(&mut self, mark: WallTime) -> Vec<Arc<str>> {
         let running = |job: &Arc<str>| self.table.entries().any(|entry| entry.job().name == *job);
         let forgotten: Vec<Arc<str>> = self

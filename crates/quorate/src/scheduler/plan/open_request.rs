@@ -128,8 +128,9 @@ impl OpenRequest {
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
-    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, no run of the
-    /// request is left.
+    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, a back-fill
+    /// has no run left: its runs were those of the old schedule. The run of a trigger does not depend on the
+    /// schedule.
     pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
         let same = *row.schedule == *job.schedule.to_string();
         let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| same).unwrap_or_default();

@@ -269,8 +269,8 @@ impl Planner {
     }
 
     /// Returns the effect that writes the mark; `None` until all due ticks were decided on for the first
-    /// time. Of the ticks after the mark, the next leader enters in the history, as missed, those that no
-    /// leader has run.
+    /// time. If ticks after the mark are older than the misfire window and have no record, the next leader
+    /// enters them in the history as missed.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The lateness above which a tick is a misfire, so that the job's misfire rule decides whether it runs.
 pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
-/// The longest time before its tick at which any version opens a run.
+/// The longest time before a tick at which any version of this library opens the tick's run.
 pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
 /// The time between two prunings of the ledger.
 pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
@@ -33,8 +33,9 @@ pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTi
     }
 }
 
-/// Returns the time for which the records of a job's ticks may be needed, in whole milliseconds, as the job's
-/// row stores it. It is the misfire window plus the jitter and the time by which runs are opened ahead.
+/// Returns the time for which the records of a job's ticks may be needed, rounded up to a whole millisecond.
+/// The job's row stores it. The time is the misfire window plus the jitter and the time by which runs are
+/// opened ahead.
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     // The record of a run that is opened ahead is older than the run's tick.
     let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };

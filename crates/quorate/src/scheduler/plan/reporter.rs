@@ -119,8 +119,8 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close }
     }
 
-    /// Reports a run of an earlier term, and closes it under this term. Either an earlier leader started the
-    /// run and recorded no end, or the recorded end is not known to be stored on a majority.
+    /// Reports a run of an earlier term, and closes it under this term. Either the run was or may have been
+    /// started and has no recorded end, or its recorded end is not known to be stored on a majority.
     pub(in crate::scheduler) fn closed(&self, job: &Arc<Job>, found: RunToClose) -> RunReport {
         let RunToClose { run, end, why } = found;
         let seen = run.seen.as_ref();
@@ -143,7 +143,7 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close: Some(close) }
     }
 
-    /// Reports a tick that was skipped. Returns `None` if an earlier leader has decided on the tick.
+    /// Reports a tick that was skipped. Returns `None` if the record of the tick is already closed.
     pub(in crate::scheduler) fn skipped(
         &self,
         job: &Arc<Job>,
@@ -220,8 +220,8 @@ impl Reporter {
     }
 
     /// Returns the closed record as this leader writes it, for a run whose history entry has the term `term`.
-    /// The record also stores a time: a node counts for the record only if its memory began before that time
-    /// (rule R13 of `docs/design/scheduler.md`).
+    /// The record also stores a time: a node counts for the record only if the node's memory began before
+    /// that time (rule R13 of `docs/design/scheduler.md`).
     fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
         let record = record.remembered(memory_needed(run.at, self.began), term);
         Close { record: record.into_record(run.at, self.term), run, seen }

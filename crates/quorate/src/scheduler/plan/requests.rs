@@ -213,8 +213,8 @@ impl Requests {
         Ok(Asked::Store(Box::new(granted)))
     }
 
-    /// Cancels the active runs of a job. Without a tick in the request, also cancels the requested runs that
-    /// have not begun.
+    /// Cancels the active runs of a job, or only the run of `tick`. Without a tick, also drops the requested
+    /// runs that have not begun.
     fn cancel(
         &mut self,
         place: usize,

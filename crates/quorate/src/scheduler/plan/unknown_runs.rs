@@ -3,9 +3,9 @@
 //! An unknown job may belong to another version of the program, or may have been removed. Workers that have
 //! the job can still take its open runs. The leader watches these runs like those of its own jobs, so that
 //! each run gets its end in the history. A run that a worker executes is closed with its outcome. A run that
-//! no worker takes in time is closed as skipped, or as cancelled after its first generation. Only a leader
-//! that has the job opens another generation. So a lost at-least-once run waits for a leader that has the
-//! job, at most until no worker has had the job for the ledger's retention.
+//! no worker takes in time is closed: as skipped in its first generation, and as cancelled in a later
+//! generation. Only a leader that has the job opens another generation. So a lost at-least-once run waits for
+//! a leader that has the job, at most until no worker has had the job for the ledger's retention.
 
 use crate::scheduler::{
     plan::{

@@ -36,7 +36,7 @@ pub enum Decision {
     Run,
     /// The tick does not run, for this reason.
     Skip(SkipReason),
-    /// Too few nodes have answered, so the leader asks again.
+    /// Too few nodes have answered for a decision.
     AskAgain,
 }
 

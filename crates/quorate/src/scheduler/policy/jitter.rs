@@ -7,7 +7,7 @@ const WALK_MAX: usize = 64;
 
 /// The delay between a tick and the start of its run.
 ///
-/// It is a pure function of the job's name and the tick, so it is the same on every replica, in every version
+/// It is a pure function of the job's name and the tick, so it is the same on every worker, in every version
 /// and on every machine: FNV-1a over the name, plus the tick's microseconds, then the output function of
 /// SplitMix64, scaled to the window. Over the ticks of a job, the delays are uniform on `[0, max)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ mod tests {
         WallTime::from_micros(1_700_000_040_000_000 + number * 60_000_000)
     }
 
-    /// Regression: these values must never change, because replicas of different versions must compute the
+    /// Regression: these values must never change, because workers of different versions must compute the
     /// same delays.
     #[test]
     fn delays_do_not_change_between_versions() {
@@ -97,7 +97,8 @@ mod tests {
             assert!(delay < MINUTE);
             seconds[usize::try_from(delay.as_secs()).unwrap()] += 1;
         }
-        // Each second has 1,000 delays, within five standard deviations.
+        // Each second of the window has about 1,000 of the delays. The limits are five standard deviations
+        // away.
         let counts = seconds.iter().min().unwrap()..=seconds.iter().max().unwrap();
         assert!(*counts.start() > &840 && *counts.end() < &1_160, "{counts:?}");
         assert_eq!(Jitter::new("j", Duration::ZERO).of(tick(1)), Duration::ZERO);

@@ -2,8 +2,9 @@ use std::fmt;
 
 /// The rule for a tick that is due while an earlier run of the same job is active.
 ///
-/// This rule never skips a requested run, or a catch-up run of a tick that was missed, or started and not
-/// ended. Such runs wait, and run one after another.
+/// No overlap rule skips a requested run, or a run that was or may have been started before and has no
+/// recorded end. Except under [`Overlap::Allow`], such runs wait. [`Overlap::Skip`] also lets the catch-up
+/// run of a missed tick wait. Requested runs run one after another under every rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Overlap {

@@ -59,7 +59,7 @@ impl RunContext {
         &self.job
     }
 
-    /// Returns the tick: the time at which the run was due, or the time of the request if the run was
+    /// Returns the tick: the time at which the job was due, or the time of the request if the run was
     /// triggered.
     pub fn at(&self) -> WallTime {
         self.at
@@ -80,8 +80,8 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the term under which the run executes; `None` for a job that is placed on any worker, whose
-    /// runs execute under a claim on the slot of the run.
+    /// Returns the term under which the run executes; `None` if the run was opened to workers, and so
+    /// executes under a claim on its slot.
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),
@@ -107,9 +107,9 @@ impl RunContext {
         self.guard.token()
     }
 
-    /// Returns the token that is cancelled when the run should end: at a step-down, at a shutdown, at its
-    /// timeout, or when the run is cancelled. If the handler still runs when the validity of the term or the
-    /// claim ends, it is dropped.
+    /// Returns the token that is cancelled when the run should end: at a step-down, at a shutdown, at the
+    /// attempt's timeout, or when the run is cancelled. If the handler still runs when the validity of the
+    /// term or the claim ends, the handler is dropped.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }

@@ -47,7 +47,7 @@ impl Run {
     /// *started*.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
         if self.stopped() {
-            // No record of the run is written yet. The next leader starts the run as a catch-up run.
+            // This leader has written no record of the run. The next leader decides on the run.
             return RunEnd::Abandoned;
         }
         let started = match self.write_started().await {
@@ -165,7 +165,8 @@ impl RunSummary {
 /// The end of the task of one run.
 #[derive(Debug)]
 pub(in crate::scheduler) enum RunEnd {
-    /// The run has ended, and its record is closed.
+    /// The run has ended. Its record is closed, unless the leader executed the run and could not write the
+    /// record.
     Ended(RunOutcome, RunSummary),
     /// The run was interrupted, and must be executed again. The pending run has the *started* record as its
     /// `seen` record.
@@ -176,7 +177,8 @@ pub(in crate::scheduler) enum RunEnd {
     Met(Record, Box<PendingRun>),
     /// The term ended, or the step-down began, before the handler started.
     Abandoned,
-    /// The run is not closed: the term ended, the leader stopped watching the run, or its end could not be
-    /// recorded. Another leader continues the run, or this leader once it has the job.
+    /// The run is not closed: the step-down began or the term ended, the leader stopped watching the run, or
+    /// the run's closed record could not be written. The next leader continues the run. A leader that stopped
+    /// watching because it has now been given the run's job continues the run itself.
     Left,
 }

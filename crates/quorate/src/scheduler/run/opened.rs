@@ -30,8 +30,8 @@ use std::{sync::Arc, time::Duration};
 /// The shortest and the longest pause between two inspections of a slot. Between these limits, the pause is a
 /// quarter of the time since the run was due.
 const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, or a
-/// catch-up run.
+/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, a
+/// catch-up run, a generation after the first, or a run of a schedule that counts from the ends of runs.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// The time from `take_by`, after which no worker should take a run, to the horizon, after which no node lets
 /// a worker take it. The values are a number of gaps between ticks, and the lower and the upper limit of the
@@ -64,7 +64,7 @@ enum SlotEnd {
     /// A worker took the generation, or may have taken it, and recorded no end. No worker holds the claim any
     /// more. The fields are the worker, if it is known, and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
-    /// The term is over, or the leader stopped watching the run. The run stays open.
+    /// The step-down began, the term ended, or the leader stopped watching the run. The run stays open.
     Left,
 }
 
@@ -88,7 +88,8 @@ fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
 }
 
 impl Opened {
-    /// Opens the run and watches its slot until the run is closed, or the term is over.
+    /// Opens the run and watches its slot, until the run is closed, the step-down begins, the term ends, or
+    /// the leader stops watching.
     pub(in crate::scheduler) async fn run(mut self) -> RunEnd {
         let run = self.start.run();
         let adopted = self.start.seen.as_ref().and_then(|seen| match RunRecord::parse(&seen.value) {
@@ -327,7 +328,8 @@ impl Opened {
         self.withdraw.why().unwrap_or_else(earlier)
     }
 
-    /// Writes the closed record of the run to a majority. Returns the data of its history entry.
+    /// Writes the closed record of the run to a majority. Returns the data of the run's history entry, or
+    /// [`RunEnd::Left`] if the record could not be written.
     async fn close(
         &self,
         run: &RunId,
@@ -380,7 +382,7 @@ impl Opened {
     }
 
     /// Waits until the job has ended: no worker has had it for the ledger's retention, so no leader will open
-    /// another generation. Returns false if the term ends before that, or the leader gets the job.
+    /// another generation. Returns false if the step-down begins before that, or if the leader gets the job.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,

@@ -3,14 +3,14 @@
 //! # What is not guaranteed
 //!
 //! If a worker is paused between its last check of the claim and the start of the handler, the handler starts
-//! late. So its writes need the fencing token. A worker reads about once a second whether its runs are
-//! cancelled. A run that ends before the next read is not cancelled.
+//! late. So the handler's writes need the fencing token. A worker reads about once a second whether its runs
+//! are cancelled. A run that ends before the next read is not cancelled.
 //!
 //! # The search for runs
 //!
-//! The leader keeps a short list of the runs that no worker has taken. A worker reads it up to ten times a
-//! second while it finds new runs, and otherwise about once a second. When a run is due, the worker waits for
-//! a random time, which is longer if it executes more runs. The wait spreads the runs over the workers. Then
+//! The leader keeps a short list of the runs that no worker has taken. A worker reads this list up to ten
+//! times a second while the list has new runs, and otherwise about once a second. When a run is due, the
+//! worker waits for a random time. Busier workers wait longer on average, so that the runs are spread. Then
 //! the worker reads the run's record, and takes the run only if a majority of nodes stores the same record
 //! (rule R3 of `docs/design/scheduler.md`).
 
@@ -389,7 +389,7 @@ impl Attempt {
         }
     }
 
-    /// Takes the slot by a count of this attempt on the nodes, checks the claim, and executes the run.
+    /// Takes the slot by letting the nodes count this attempt, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
         // After the count, no other attempt can take this slot. If a later step fails, the leader closes the
         // run or opens its next generation.

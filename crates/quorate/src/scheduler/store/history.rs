@@ -15,7 +15,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 pub struct HistoryEntry {
     /// The job.
     pub job: Arc<str>,
-    /// The time at which the tick was due. In JSON, every time is in microseconds since the Unix epoch.
+    /// The tick: the time at which the job was due, or the time of the request that triggered the run. In
+    /// JSON, every time is in microseconds since the Unix epoch.
     pub tick: WallTime,
     /// The last tick, if the entry is for several skipped ticks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +30,8 @@ pub struct HistoryEntry {
     pub reason: Arc<str>,
     /// The worker that executed the run, or the leader that decided on it.
     pub worker: Arc<str>,
-    /// The term in which the run was started, or first opened to workers.
+    /// The term in which the run was started, or first opened to workers. For a tick that did not run, the
+    /// term in which the leader decided on the tick.
     pub term: FencingToken,
     /// The time at which the first attempt began; `None` if no attempt is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,8 +6,8 @@
 //! An entry is written a little after its run has ended. If the leader crashes in between, the next leader
 //! makes the entry from the closed record of the run. That record has the outcome and the duration, but not
 //! the start time, the number of attempts or the output. The next leader makes no entry for a requested run,
-//! nor for a tick whose record has been pruned. Entries are lost if the queue overflows because no majority
-//! answers.
+//! nor for a tick without a closed record: most skipped ticks have none, and old records are pruned. While no
+//! majority answers, an entry is not written if all attempts to send it fail, or if the queue is full.
 
 use crate::{
     election::Term,
@@ -397,7 +397,7 @@ async fn set_lifetime(retention: &Retention, job: &str) {
 }
 
 /// Sends a write a few times, while the term lasts. If a record is already stored under the key, it is an
-/// entry of the same run, and the write is done.
+/// entry of the same run, so the write is not sent again.
 async fn write_entry<F>(term: &Term, write: impl Fn() -> F) -> Result<(), LedgerError>
 where
     F: Future<Output = Result<(), LedgerError>>,

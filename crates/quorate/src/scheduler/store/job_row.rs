@@ -12,8 +12,8 @@ const REQUESTS_MAX: usize = 8;
 /// A job's row in its group's ledger, under `job/NAME`. The leader writes it; any client may read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
-    /// The time at which a leader first had the job or its present schedule, or at which the job was last
-    /// resumed. No earlier tick is due.
+    /// The time at which a leader first had the job or its present schedule or placement, or at which the job
+    /// was last resumed. No earlier tick is due.
     pub since: WallTime,
     /// The number of changes of the row. If nodes store different rows, the one of the highest term and
     /// revision counts.
@@ -26,7 +26,7 @@ pub struct JobRow {
     /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     #[serde(default)]
     pub rules: Arc<str>,
-    /// True if any worker may run the ticks; false if the leader does.
+    /// True if any worker may run the ticks; false if only the leader may.
     #[serde(default)]
     pub any_worker: bool,
     /// The end of the last run, if the job's next tick counts from that end.

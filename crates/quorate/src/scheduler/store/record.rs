@@ -40,7 +40,7 @@ pub enum RunRecord {
         /// The duration of the run, if it was executed. In JSON, in microseconds, rounded up.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
         took: Option<Duration>,
-        /// A node counts for the record only if its memory began before this time.
+        /// A node counts for the record only if the node's memory began before this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory: Option<WallTime>,
         /// The term of the run's history entry, if that term is not the record's own.
@@ -56,7 +56,7 @@ pub struct OpenRun {
     /// The number of this execution of the run, from 1. Under at-least-once, another generation follows a
     /// lost one.
     pub generation: u32,
-    /// A node counts for this generation only if its memory began before this time.
+    /// A node counts for this generation only if the node's memory began before this time.
     pub at: WallTime,
     /// No worker starts the generation before this time.
     pub not_before: WallTime,

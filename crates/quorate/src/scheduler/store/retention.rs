@@ -17,7 +17,8 @@
 //! # What is not guaranteed
 //!
 //! A worker that cannot reach a majority for as long as the retention counts as stopped. If the nodes have
-//! lost the time at which a job was last vouched for, its retention starts again when a leader notices this.
+//! lost the time at which a job was last vouched for, the retention of the job starts again when a leader
+//! notices this.
 
 use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{
@@ -226,7 +227,7 @@ fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
 }
 
-/// Writes `record` over other workers' records that are not newer.
+/// Writes `record` over older records of other workers.
 async fn write_over(
     ledger: &Ledger,
     key: &Arc<str>,

@@ -78,9 +78,9 @@ impl RowWriter {
         let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
     }
 
-    /// Writes a row that pruning never removes. Returns once a majority stores it. An error means one of two
-    /// things: no majority stores the row yet, and the task sends it again; or this term cannot write the row
-    /// any more.
+    /// Writes a row that pruning never removes. The returned future completes once a majority stores the row.
+    /// An error means one of two things: no majority stores the row yet, and the task sends it again; or this
+    /// term cannot write the row any more.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,
@@ -89,8 +89,8 @@ impl RowWriter {
         self.send(key, value, false)
     }
 
-    /// Does the same as [`RowWriter::write`], but returns only once a majority stores the row, or with an
-    /// error once this term cannot write it any more.
+    /// Does the same as [`RowWriter::write`], but the future completes only once a majority stores the row,
+    /// or with an error once this term cannot write the row any more.
     pub(in crate::scheduler) fn insist(
         &self,
         key: &Arc<str>,
@@ -130,8 +130,8 @@ struct RowSlot {
 }
 
 impl RowSlot {
-    /// Returns the slot of a key under which the nodes store these records. The record of the highest term is
-    /// probably on most nodes.
+    /// Returns the `RowSlot` of a key under which the nodes store these records. The record of the highest
+    /// term is probably on most nodes.
     fn found(records: &[Option<Record>]) -> Self {
         let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
         all.sort_by_key(|record| record.term);
@@ -149,8 +149,8 @@ impl RowSlot {
     }
 
     /// Returns whether pruning will remove the stored record. If so, the leader is unlikely to write the key
-    /// again, and this slot need not be kept. If the leader does write it again, the first write finds the
-    /// stored record.
+    /// again, and this `RowSlot` need not be kept. If the leader does write it again, the first write finds
+    /// the stored record.
     fn is_closed(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }

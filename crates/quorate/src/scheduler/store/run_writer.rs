@@ -9,7 +9,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The largest number of records of other leaders that one write overwrites, in turn.
+/// The largest number of other records that one write overwrites, one after another.
 const OVERWRITES_MAX: usize = 32;
 
 /// Writes the records of runs under one term.

@@ -57,8 +57,8 @@ impl SavedState {
         self.row().text.clone()
     }
 
-    /// Writes a new text. Returns once a majority stores it, or once the writer reports that no majority
-    /// stores it yet.
+    /// Writes a new text. The returned future completes once a majority stores the text, or once the writer
+    /// reports that no majority stores it yet.
     pub(in crate::scheduler) fn set(
         &self,
         text: Arc<str>,

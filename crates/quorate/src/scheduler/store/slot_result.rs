@@ -63,8 +63,8 @@ impl SlotResult {
     }
 }
 
-/// Returns the end of a text, in at most `most` bytes. It begins between two characters, so it may be a
-/// little shorter.
+/// Returns the end of a text, in at most `most` bytes. The result begins between two characters, so it may be
+/// a little shorter.
 pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
     let from = text.len().saturating_sub(most);
     (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()

@@ -178,8 +178,8 @@ impl LedgerSnapshot {
     }
 
     /// Returns the ticks of a job whose record a new leader must act on: ticks that have not ended, and ticks
-    /// whose end is not known to have had a majority. Runs below the low-water mark of any node are left out,
-    /// because an earlier leader has closed them.
+    /// whose end is not known to have had a majority. Runs below the low-water mark of any node are left out:
+    /// an earlier leader has closed them, or has let the ledger forget them.
     pub(in crate::scheduler) fn unfinished(
         &self,
         job: &str,
@@ -270,9 +270,10 @@ impl LedgerSnapshot {
     }
 
     /// Returns the time at which a new job begins: now, or, if later, the time since which a majority of the
-    /// nodes remembers every tick. The time is late enough also for other nodes whose memory began up to
-    /// `max_clock_offset` later. A node counts for the slot of a run only if its memory began before the run.
-    /// So without these nodes, a worker could take a slot only if every node of the majority answered.
+    /// nodes remembers every tick. The time is also late enough for other nodes, if their memory began at
+    /// most `max_clock_offset` later. A node counts for the slot of a run only if the node's memory began
+    /// before the run. If no more than a majority of the nodes counted, a worker could take a slot only while
+    /// all nodes of this majority answer.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();

@@ -150,7 +150,8 @@ async fn ticks_due_together_start_by_priority_within_the_limit_of_runs() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    // The nodes' memory has just begun. They remember a tick only if it is due at least 1 s after that.
+    // The nodes' memories have just begun. A node remembers a tick only if the tick is due at least 1 s after
+    // the beginning of the node's memory.
     let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {

@@ -11,13 +11,14 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Returns a job for any worker that is due once. No worker of these tests executes it.
+/// Returns a job that is placed on any worker and is due once. These tests start no worker that takes its
+/// run.
 fn due_at(tick: WallTime, delivery: Delivery) -> Job {
     let job = Job::new("j", at(tick), |_| async { Ok::<(), String>(()) });
     job.placement(Placement::AnyWorker).delivery(delivery).misfire(Misfire::Skip)
 }
 
-/// Returns a job for any worker that runs on request only.
+/// Returns a job that is placed on any worker and runs on request only.
 fn on_request() -> Job {
     Job::new("j", never(), |_| async { Ok::<(), String>(()) }).placement(Placement::AnyWorker)
 }

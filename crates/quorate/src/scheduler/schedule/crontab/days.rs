@@ -48,13 +48,13 @@ impl Days {
         LENGTHS.flat_map(|length| Self::working_near(length, Some(length))).collect()
     }
 
-    /// Returns the days of `fri#2`: the `nth` such weekday of the month.
+    /// Returns the days of `fri#2`: the `nth` day of the month that falls on `weekday`.
     pub(super) fn nth(weekday: u32, nth: u32) -> Self {
         let days = (nth * 7 - 6..=(nth * 7).min(31)).collect();
         Self { days, weekdays: BTreeSet::from([weekday]), length: None }
     }
 
-    /// Returns the days of `friL`: the last such weekday of the month.
+    /// Returns the days of `friL`: the last day of the month that falls on `weekday`.
     pub(super) fn last(weekday: u32) -> Vec<Self> {
         let of = |length| Self {
             days: (length - 6..=length).collect(),

@@ -164,7 +164,8 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
     }
 }
 
-/// Compares each day of sixty years with the calendar.
+/// For every day from 1999 to 2059, checks that the cron line is due exactly if a separate calculation with
+/// calendar dates says so.
 #[test]
 fn special_days_are_those_that_a_calendar_shows() {
     let working = |date: Date| !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday);
