@@ -222,7 +222,8 @@ fn a_pause_and_a_resumption_are_carried_out_once() {
         (3, || JobAction::Resume { job: "j".into() }),
     ];
     for (id, what) in actions {
-        // The row of no request is stored, as if each request had been sent to another leader.
+        // The test never reports a row as stored. So the leader remembers no answer, and recognizes a
+        // repeated request by the ids in the job's row alone.
         let granted = to_store(requests.ask(request(id, what()), true, &mut jobs, at(NOW), &mut out));
         let row = JobRow::parse(&granted.to_store().1).unwrap();
         let JobResponse::Accepted { text, .. } = granted.answer else { panic!("accepted") };
