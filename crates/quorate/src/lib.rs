@@ -42,19 +42,21 @@
 //!
 //! # What is not guaranteed
 //!
-//! A lock cannot give exactly-once effects alone. Between a worker's check of its lease and the moment in which its write
-//! arrives, the worker may be paused for longer than the lease is valid. For that there is the fencing token
-//! ([`Lease::fencing_token`]), which the sink must compare in its own transaction. Exclusion rests on clock *rates* and on nodes
-//! that remember; see [`lease`] for the exact conditions and `docs/design/lease-and-trust.md` for which nodes may vote.
+//! A lock cannot give exactly-once effects alone. Between a worker's check of its lease and the moment at
+//! which its write arrives, the worker may be paused for longer than the lease is valid. The fencing token
+//! ([`Lease::fencing_token`]) closes this gap: the store that receives the write must compare the token in
+//! its own transaction. Exclusion rests on clock *rates* and on nodes that keep their memory. See [`lease`]
+//! for the exact conditions, and `docs/design/lease-and-trust.md` for which nodes may vote.
 //!
 //! # Modules, each using only those above it
 //!
 //! * [`mod@env`]: points in time
-//! * [`node`]: one server: the memory node and the file node; `quorate-redis` has Redis servers
-//! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, tallies, one task for each node
+//! * [`node`]: one server. The memory node and the file node are here; Redis servers are in `quorate-redis`
+//! * `config`, `trust`, `vote`, `driver`: the settings, the rules on which nodes may vote, the count of
+//!   votes, and one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
 //! * [`quorum`]: the [`Quorum`] and its status
-//! * `ledger`: records on a majority, for the scheduler
+//! * `ledger`: records that a majority of the nodes keeps for the scheduler
 //! * [`election`]: campaigns, terms, observers
 //! * [`claim`]: claims of messages (feature `claims`)
 //! * [`scheduler`]: jobs, ticks, misfires, the scheduler (feature `scheduler`)
@@ -98,7 +100,7 @@ pub use election::{Election, ElectionError, Term};
 pub use lease::{AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire};
 pub use node::FencingToken;
 pub use quorum::{Quorum, QuorumBuilder, QuorumConfig, SettingError};
-/// A schedule by a line of cron, in a time zone:
+/// A schedule that a cron expression describes, in a time zone:
 ///
 /// ```
 /// use quorate::Cron;

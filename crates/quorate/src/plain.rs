@@ -15,7 +15,8 @@ pub fn plain(text: &str, most: usize) -> String {
     cut(text, most).chars().map(|c| if steers(c) { ' ' } else { c }).collect()
 }
 
-/// Returns the same as [`plain`] for `Debug`: unsafe characters, quotes and backslashes are escaped.
+/// Returns the beginning of `text` for `Debug`, at most `most` bytes of it. Unsafe characters, quotes and
+/// backslashes are escaped, and `…` marks text that was cut.
 pub fn escaped(text: &str, most: usize) -> String {
     let beginning = cut(text, most);
     let mut shown = String::with_capacity(beginning.len());

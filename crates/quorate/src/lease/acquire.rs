@@ -1,5 +1,5 @@
-//! One attempt to acquire one or many resources: acquire, raise the fencing counters, hand the leases over to the
-//! renewer.
+//! One attempt to acquire one or many resources. It requests the leases, raises the fencing counters to one
+//! value on a majority, and hands the leases over to the renewer.
 
 use crate::{
     lease::{
@@ -28,8 +28,8 @@ pub(crate) enum AttemptResult<D = ()> {
 }
 
 impl<D: RoundData> AttemptResult<D> {
-    /// Returns whether the attempt was lost although no other client holds the lease: the votes were split, or leases
-    /// of lost attempts are still being released.
+    /// Returns whether the attempt was lost although no other client holds the lease: concurrent attempts
+    /// split the votes, or the grants of lost attempts are still being released.
     fn is_split(&self) -> bool {
         matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
     }
@@ -40,7 +40,8 @@ const SPLITS_MAX: u32 = 8;
 /// The upper bound of the random pause before the first repetition. Before the n-th repetition it is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Attempts to acquire `resource` once, from the place in its queue that `ticket` identifies, if there is one.
+/// Attempts to acquire `resource` once. `ticket` identifies the caller's place in the resource's queue, if it
+/// has one.
 pub(crate) async fn attempt(
     inner: &Arc<QuorumInner>,
     resource: &Resource,
@@ -63,9 +64,9 @@ pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> Attemp
 
 /// Attempts to acquire each of `resources`, in one batch per node. The results are in the order of `resources`.
 ///
-/// Concurrent attempts may split the votes, so that each of them is lost and no client holds the lease. Such an
-/// attempt is repeated after a random pause, until it is won or a majority names the holder, but at most `SPLITS_MAX`
-/// times.
+/// Concurrent attempts may split the votes, so that all of them are lost and no client holds the lease. An
+/// attempt that was lost in this way is repeated after a random pause, at most `SPLITS_MAX` times. The
+/// repetitions end when the attempt is won, or when a majority names the holder.
 ///
 /// # Cancel safety
 /// Dropping the future releases every lease that was won or may yet be granted.
@@ -108,9 +109,9 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
 
 /// The kind of request with which an attempt begins.
 enum Opening {
-    /// Acquire a free resource, from a place in its queue if there is a ticket.
+    /// Acquire a free resource. The ticket, if there is one, identifies the caller's place in the queue.
     Acquire(Option<Owner>),
-    /// Replace this writer's lease by a reader's lease.
+    /// Replace the writer's lease with this owner token and fencing token by a reader's lease.
     Downgrade(Owner, FencingToken),
 }
 
@@ -125,8 +126,8 @@ struct Round<'a, D: RoundData> {
     open: usize,
 }
 
-/// The attempt for one resource. If the attempt is dropped before the renewer has adopted its lease, it sends releases
-/// after its own requests.
+/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it queues
+/// releases, which the nodes receive after its other requests.
 struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
@@ -137,9 +138,10 @@ struct Attempt<D: RoundData> {
 }
 
 enum Step {
-    /// Waiting for votes on the acquire request.
+    /// Waiting for votes on the first request, which acquires or downgrades.
     Acquiring,
-    /// A majority granted. Waiting for `waiting` more votes on raising the counters to `token`.
+    /// A majority granted. `waiting` nodes have not yet answered the request to raise their counters to
+    /// `token`.
     Raising { token: FencingToken, waiting: usize },
     /// Won, with this token.
     Won(FencingToken),
@@ -168,7 +170,7 @@ impl<D: RoundData> Attempt<D> {
 }
 
 impl<'a, D: RoundData> Round<'a, D> {
-    /// Posts every request before the first await point.
+    /// Queues the first requests of all attempts. There is no await point before all of them are queued.
     fn start(
         inner: &'a Arc<QuorumInner>,
         resources: &[Resource],
@@ -220,7 +222,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         while self.open > 0 {
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
-                // Every request is answered, so every attempt is settled before this channel closes.
+                // The drivers answer every request, so every attempt is settled before this channel closes.
                 Some(vote) = self.votes.recv() => self.on_vote(&vote),
             }
         }
@@ -231,7 +233,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         if !matches!(attempt.step, Step::Acquiring) {
-            return; // Late: a grant is found by the first extension; a loss has been released.
+            return; // A late vote. The first extension finds a late grant; a lost attempt has sent its releases.
         }
         attempt.tally.count(vote);
         if attempt.tally.verdict() == Verdict::Won {
@@ -248,8 +250,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Settles the fencing token after a majority has granted. The token is the largest counter of the grants, and is
-    /// settled once a majority has stored that counter.
+    /// Settles the fencing token after a majority has granted. The token is the largest counter of the
+    /// grants. It is settled once a majority stores it: nodes with a smaller counter are asked to raise
+    /// theirs.
     fn settle_token(&mut self, ticket: u64) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
@@ -296,9 +299,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Hands the won leases over to the renewer. There is no await point, so no lease is forgotten. If the future is
-    /// dropped before this call, it releases the leases. After this call, the caller owns handles that release their
-    /// leases when they are dropped.
+    /// Hands the won leases over to the renewer, and returns handles that release their leases when they are
+    /// dropped. If the future of [`Round::run`] is dropped before this call, the attempts release their
+    /// leases. This function has no await point, so every lease belongs either to its attempt or to a handle.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
@@ -345,7 +348,8 @@ impl<'a, D: RoundData> Round<'a, D> {
     }
 }
 
-/// Returns the candidate for the fencing token.
+/// Returns the candidate for the fencing token: the largest counter among the grants. See
+/// [`Tally::candidate`].
 fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToken {
     if inner.config().sabotaged(Sabotage::RelicsTrusted) {
         return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
@@ -353,8 +357,9 @@ fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToke
     tally.candidate(inner.config().quarantine())
 }
 
-/// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer. An attempt
-/// that was lost after a majority of grants counts as contended too, since trying again can help.
+/// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer.
+/// An attempt that a majority granted, and that was lost later, counts as contended too: another attempt can
+/// help.
 pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()

@@ -24,8 +24,8 @@ pub enum StepDownCause {
 
 /// The deadline of one lease, shared by its handle and the renewer. A check costs one atomic load and one clock read.
 ///
-/// The first check after the deadline *ends* the lease. A later extension cannot revive a lease that a check has
-/// found ended, because both go through the same compare-and-swap.
+/// The first check after the deadline *ends* the lease. A later extension cannot revive the lease, because
+/// checks and extensions change the deadline by compare-and-swap on the same atomic.
 #[derive(Debug)]
 pub(crate) struct LeaseDeadline {
     /// The end of validity as it was granted, before any extension.
@@ -34,7 +34,7 @@ pub(crate) struct LeaseDeadline {
     /// been received.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
-    /// The reason why the work was asked to stop. It is set before the work is asked.
+    /// The reason why the work was asked to stop. It is stored before the signal `step_down` fires.
     why: AtomicU8,
     pub(crate) step_down: Signal,
     pub(crate) lost: Signal,
@@ -121,8 +121,9 @@ impl LeaseDeadline {
         self.valid_until.store(ENDED, Ordering::Release);
     }
 
-    /// Ends the lease because its holder releases it, and cancels both tokens. Must be called before the first message
-    /// of a release is sent, so that the work under the lease learns of the end before any node does.
+    /// Ends the lease because its holder releases it, and cancels the step-down token and the lost token.
+    /// Must be called before the first message of a release is sent, so that the work under the lease learns
+    /// of the end before any node does.
     pub(crate) fn release(&self) {
         self.end();
         self.record_cause(StepDownCause::Released);

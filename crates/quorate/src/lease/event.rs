@@ -1,11 +1,13 @@
 use tokio::sync::mpsc;
 
-/// A change of a lease's state. The order is fixed: `Held` and `AtRisk` alternate, then `StepDown`, then `Lost`.
+/// A change of a lease's state. `Held` and `AtRisk` may alternate several times; `StepDown` follows, and
+/// `Lost` is the last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaseEvent {
-    /// The last round of extensions reached a majority.
+    /// The lease was acquired, or the last round of extensions reached a majority.
     Held,
-    /// The last round of extensions did not reach a majority. The extension is retried until the step-down.
+    /// The last round of extensions did not reach a majority, or the health check failed. The renewer tries
+    /// again until the step-down.
     AtRisk,
     /// Validity ends within `step_down_grace`, or the lease is being released: the work should finish.
     StepDown,

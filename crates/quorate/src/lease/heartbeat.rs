@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
-/// A sign of progress in a worker's work. With [`Lock::renew_while_beating`] a lease is extended only while the
-/// last beat, or the beginning of the lease, is no older than the longest silence. Clones share one heartbeat.
+/// A sign that a worker's work makes progress. With [`Lock::renew_while_beating`], a lease is extended only
+/// while the last beat, or the beginning of the lease, is no older than `max_silence`. Clones share one
+/// heartbeat.
 ///
-/// Call [`Heartbeat::beat`] where work gets *done*, not from a timer of its own: a timer continues to beat while the
-/// work hangs. Leases are extended on a separate task. Without a heartbeat, a holder whose task blocks its thread (a
-/// write to a full pipe, a file system that hangs, a mutex) keeps its lease for as long as the runtime has another
-/// thread.
+/// Call [`Heartbeat::beat`] where work gets *done*, not from a timer: a timer continues to beat while the
+/// work hangs. Leases are extended on a separate task. Without a heartbeat, a holder whose task blocks its
+/// thread (a write to a full pipe, a file system that hangs, a mutex) therefore keeps its lease for as long
+/// as the runtime has another thread.
 ///
 /// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the TTL of its
 /// last extension is over. A good value for `max_silence` is a third of the TTL, which is the time between two
@@ -39,14 +40,15 @@ struct HeartbeatState {
 }
 
 impl Heartbeat {
-    /// Returns a heartbeat that may be silent for `max_silence`: see [`Quorum::heartbeat`](crate::Quorum::heartbeat).
+    /// Returns a heartbeat whose longest silence is `max_silence`.
+    /// [`Quorum::heartbeat`](crate::Quorum::heartbeat) describes it.
     #[doc(hidden)]
     pub fn new(env: &Env, max_silence: Duration) -> Self {
         let last = AtomicU64::new(env.now().as_nanos());
         Self(Arc::new(HeartbeatState { env: env.clone(), max_silence, last }))
     }
 
-    /// Reports that the work makes progress. It costs one clock read and one atomic store.
+    /// Reports that the work makes progress. A call costs one clock read and one atomic operation.
     pub fn beat(&self) {
         self.0.last.fetch_max(self.0.env.now().as_nanos(), Ordering::AcqRel);
     }
@@ -75,7 +77,8 @@ pub(crate) enum Health {
 }
 
 impl Health {
-    /// Returns whether to extend a lease that has been held since `since`. A check that panics counts as false.
+    /// Returns whether to extend a lease whose health has been checked since `since`. A check that panics
+    /// counts as false.
     pub(crate) fn is_good(&self, since: BootTime, now: BootTime) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),
@@ -83,8 +86,8 @@ impl Health {
         }
     }
 
-    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows that: before there is work,
-    /// no beat is needed.
+    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows it, because there
+    /// is no work yet that could beat.
     pub(crate) fn may_begin(&self) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),

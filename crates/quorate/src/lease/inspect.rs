@@ -6,8 +6,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The holder of a resource, as a majority of nodes reported it at one moment. It may be out of date by the time it
-/// is read.
+/// The holder of a resource, as the nodes reported it. It may be out of date by the time the caller reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
     /// The holder that a majority names.
@@ -23,7 +22,8 @@ pub struct Inspection {
     /// For a claim, the done record with the highest token that any node reported.
     #[doc(hidden)]
     pub done: Option<DoneRecord>,
-    /// For a claim that is not done, the most attempts that any node has counted, and the fingerprint of their payload.
+    /// For a claim that is not done, the largest number of attempts that any node has counted, and the
+    /// fingerprint of the message's payload.
     #[doc(hidden)]
     pub begun: Option<AttemptCount>,
     /// Every owner that any node names, with the number of nodes that name it; the largest number first.
@@ -72,9 +72,9 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
     Ok(merge(&views, pool.majority()))
 }
 
-/// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes answered.
-/// It waits for only a majority of the answers, since its caller is a program that then tries the resources that seem
-/// free.
+/// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes
+/// answered. It waits only for the answers of a majority, because its caller uses the result only to choose
+/// the resources to try.
 pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let pool = inner.pool();
     let (sender, mut votes) = vote_channel();
@@ -135,7 +135,8 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
         begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {
-            // The payload of the smaller count may be that of an attempt that never began.
+            // The payload of the larger count takes precedence: the other may belong to an attempt that never
+            // began.
             let (more, fewer) = if one.attempts < two.attempts { (two, one) } else { (one, two) };
             AttemptCount { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
         }),

@@ -1,4 +1,4 @@
-//! The parameters of a lease, and the requests that are built from them.
+//! The parameters of a lease, and the requests that contain them.
 
 use crate::{
     config::{QuorumConfig, SettingError},
@@ -13,11 +13,11 @@ pub(crate) struct LeaseParams {
     pub(crate) ttl: Duration,
     /// The time by which the step-down precedes the end of validity.
     pub(crate) grace: Duration,
-    /// The minimum validity: an attempt that leaves less counts as lost.
+    /// The shortest validity that an attempt may leave: an attempt that leaves less counts as lost.
     pub(crate) min_validity: Duration,
     /// The lifetime of the fencing counter after its last use.
     pub(crate) keep: Duration,
-    /// The time on a node's clock after which the node must not grant it; `None` for no such time.
+    /// The time on a node's clock after which the node must not grant the lease; `None` for no such time.
     pub(crate) not_after: Option<NodeTime>,
     /// True if the renewer extends the lease automatically.
     pub(crate) extended: bool,

@@ -24,8 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The maximum number of messages taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
-/// Owns every held lease of a quorum. It has one task, one timer wheel of due times and one channel of votes for all
-/// leases.
+/// The task that owns and extends every held lease of a quorum. All leases share one task, one timer wheel of
+/// due times, and one channel of votes.
 #[derive(Debug)]
 pub(crate) struct LeaseRenewer {
     pool: Arc<NodePool>,
@@ -187,7 +187,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// Brings one lease up to date: deadline, events, extensions, next wake-up.
+    /// Brings one lease up to date: its health, its deadline, its events, its extensions and its next
+    /// wake-up.
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         kept.ask_health(now);
@@ -204,8 +205,9 @@ impl LeaseRenewer {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // If the validity that the votes gave has passed, the remaining keys are released. Otherwise the handle has
-            // ended the lease: its own command arrives soon, and may say to leave the keys on the nodes.
+            // If the validity by the votes has passed, the remaining keys are released here. Otherwise the
+            // handle has ended the lease: the handle's own command arrives soon, and may leave the keys on
+            // the nodes.
             if until <= now {
                 self.let_go(id, None);
             }
@@ -244,8 +246,9 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer does this
-    /// because it sends the extensions: no extension may follow the reservation and set the old owner again.
+    /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer
+    /// sends these requests because it also sends the extensions. An extension that followed the reservation
+    /// would set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {
@@ -257,8 +260,8 @@ impl LeaseRenewer {
             };
             self.pool.ask(node, request, reply.clone());
         }
-        // On a node that missed the reservation, the key is released, as after any lease. On a node that stores the
-        // reservation this has no effect.
+        // Release the key on a node that missed the reservation, as after any lease. On a node that stores
+        // the reservation, the release has no effect.
         self.pool.release(&held.resource, &held.owner, |_| true, None);
     }
 

@@ -20,17 +20,17 @@ pub(crate) struct LeaseState {
     pub(crate) token: FencingToken,
     pub(crate) params: LeaseParams,
     slots: Box<[Slot]>,
-    /// The start of the current round of extensions, or of the last one.
+    /// The start of the current or the last round of extensions; `None` before the first.
     round: Option<BootTime>,
     renew_at: BootTime,
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
-    /// The time at which validity ends, even if the nodes extend the lease further.
+    /// The time at which validity ends even if the nodes extend the lease; `None` for no such limit.
     hold_until: Option<BootTime>,
     /// True after a failed health check, until the next check succeeds.
     ailing: bool,
-    /// The next round was requested explicitly, so it runs even if the lease does not need it.
+    /// True if a caller requested the next round, so that it runs even if the lease does not need it.
     asked_for: bool,
 }
 
@@ -44,7 +44,7 @@ struct Slot {
     said: NodeReply,
 }
 
-/// The last reply of a node. Nearly always one of the first two variants, which need no allocation.
+/// The last reply of a node. It is nearly always one of the first two variants, which need no allocation.
 #[derive(Debug)]
 enum NodeReply {
     Nothing,
@@ -87,7 +87,7 @@ impl LeaseState {
         self.hold_until = until;
     }
 
-    /// Returns whether an extension would be sent now. If so, the worker's health is checked first.
+    /// Returns whether an extension is due now. If so, the renewer first checks the worker's health.
     pub(crate) fn wants_to_extend(&self, now: BootTime) -> bool {
         self.stage < LeaseEvent::StepDown && self.asks_at() <= now
     }
@@ -128,20 +128,21 @@ impl LeaseState {
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
-                // The vote is a reply to the previous round: the node has not been asked in the current round.
+                // A vote on a request of an earlier round shows that the node has not been asked in the
+                // current round. Ask it now.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
             }
             (answer, _) => {
                 slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
-                // A node that must not vote is not asked again before the next round.
+                // Ask a node that may not vote only in the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 slot.retry_at = again.then_some(now + self.retry_every);
             }
         }
     }
 
-    /// Discards the answer of a node that may have lost its memory since. The node is asked again.
+    /// Discards the answer of a node that may have lost its memory since. The node is asked again later.
     pub(crate) fn discount(&mut self, now: BootTime, node: usize) {
         let slot = &mut self.slots[node];
         slot.asked = false;
@@ -202,14 +203,14 @@ impl LeaseState {
         Some(self.hold_until.map_or(until, |end| end.min(until)))
     }
 
-    /// Returns the time until which the lease would be valid without a limit on how long it is held.
+    /// Returns the time until which the lease would be valid if `hold_until` did not limit it.
     fn extended_until(&self) -> Option<BootTime> {
         let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
         quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
     }
 
-    /// Advances to the stage that applies at `now`, and returns the events of that change. The order is fixed: `Held`
-    /// and `AtRisk` alternate, then `StepDown`, then `Lost`.
+    /// Advances to the stage that applies at `now`, and returns the events of this change. `Held` and
+    /// `AtRisk` may alternate; `StepDown` follows, and `Lost` is last.
     pub(crate) fn advance(&mut self, now: BootTime) -> Vec<LeaseEvent> {
         let until = self.valid_until().unwrap_or_default();
         let next = if now >= until {
@@ -246,7 +247,7 @@ impl LeaseState {
         self.asks_at().min(until - self.params.grace)
     }
 
-    /// Returns the time at which nodes are asked again, as long as the step-down has not begun.
+    /// Returns the time at which nodes are asked again. It is meaningless after the step-down.
     pub(crate) fn asks_at(&self) -> BootTime {
         let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
         let retry = if self.settled() { None } else { retries.min() };
@@ -258,8 +259,8 @@ impl LeaseState {
         self.stage
     }
 
-    /// Returns whether the round that began at `began`, or a later one, has a majority; `None` while pending votes
-    /// may complete one.
+    /// Returns whether a majority has extended the lease in the round that began at `began`, or later; `None`
+    /// while pending votes may still complete a majority.
     pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
         let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
         let pending = self.slots.iter().filter(|slot| slot.asked).count();
@@ -304,9 +305,10 @@ impl LeaseState {
     }
 }
 
-/// Returns the time of the next renewal: a third of the TTL from now, rounded down to a tick of the wheel. So leases
-/// that are due at about the same time are renewed together. There are many ticks, so that no node gets all renewals
-/// at once. A lease that is not extended automatically has no next renewal.
+/// Returns the time of the next renewal: a third of the TTL from now, rounded down to a tick of the timer
+/// wheel. Rounding makes leases that are due at about the same time renew together. A third of a TTL has many
+/// ticks, so that no node gets all renewals at once. A lease that is not extended automatically has no next
+/// renewal.
 fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
     if !params.extended {
         return BootTime::from_nanos(u64::MAX);
