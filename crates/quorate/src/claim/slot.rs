@@ -1,12 +1,14 @@
-//! The slot of one generation of a scheduler's run: a claim on which at most one attempt is ever counted.
+//! The slot of one generation of a scheduler's run. A generation is one execution of an open run. Its slot is
+//! a claim on which at most one attempt is ever counted.
 //!
-//! A worker takes the slot to start the run. The leader takes it to end the run before it starts. `docs/design/scheduler.md`
-//! has the rules R4 to R9b and the counterexample to each.
+//! A worker takes the slot to start the run. The leader takes the slot to end the run before it starts.
+//! `docs/design/scheduler.md` has the rules R4 to R11, to which the comments here refer, with a
+//! counterexample for each.
 //!
 //! # What is not guaranteed
 //!
-//! A count that did not reach a majority is not withdrawn (R6). So a worker that fails while it counts may leave a
-//! slot that no worker can take any more. The leader then closes the generation as lost.
+//! A count that did not reach a majority is not withdrawn (R6). So a worker that fails while it counts may
+//! leave a slot that no worker can take any more. The leader then closes the generation as lost.
 
 use super::{
     ClaimError, Done,
@@ -25,9 +27,9 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The result of a slot that its owner ended before the run started.
+/// The result in the done record of a slot that its owner ended before the run started.
 pub(crate) const VOID: &str = "void";
-/// The wait before the count is sent again to a node that failed to answer.
+/// The pause before a node that failed to answer is asked again to count the attempt.
 const COUNT_AGAIN: Duration = Duration::from_millis(30);
 
 /// Takes and inspects the slots of one group's runs.
@@ -47,14 +49,14 @@ pub(crate) struct SlotId {
     pub(crate) generation: u32,
     /// A node's answer counts only if the node's memory began before this time.
     pub(crate) at: WallTime,
-    /// The time after which no node lets the slot be taken.
+    /// The time after which nodes refuse to let a worker take the slot.
     pub(crate) horizon: WallTime,
 }
 
 /// The outcome of an attempt to claim a slot.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// The slot is claimed, and no granting node has counted an attempt.
+    /// The slot is claimed, and no granting node has counted an attempt before.
     Free(SlotClaim),
     /// The slot is claimed, and a granting node has counted an attempt before: another attempt may have started the
     /// run.
@@ -67,13 +69,13 @@ pub(crate) enum Claimed {
     Unavailable,
 }
 
-/// The claim of a slot. Dropping it releases the claim and leaves the count.
+/// The claim of a slot. Dropping it releases the claim and leaves the count on the nodes.
 #[derive(Debug)]
 pub(crate) struct SlotClaim {
     lease: Arc<Lease>,
     slot: SlotId,
     quorum: Quorum,
-    /// The retention of the slot's rows.
+    /// The time for which the nodes keep the slot's rows.
     keep: Duration,
 }
 
@@ -84,13 +86,13 @@ pub(crate) struct Shown {
     pub(crate) ended: Option<DoneRecord>,
     /// True if at least one node has counted an attempt.
     pub(crate) counted: bool,
-    /// True if no majority can hold the claim.
+    /// True if a majority of the nodes names no holder, so that no worker can hold the claim at a majority.
     pub(crate) free: bool,
     /// The holder of the claim, if a majority names the same one.
     pub(crate) holder: Option<Owner>,
 }
 
-/// Counts the answers to the one count of a slot. Pure.
+/// Counts the answers to the request that counts the one attempt on a slot. Pure.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotTally {
     nodes: usize,
@@ -99,25 +101,27 @@ pub struct SlotTally {
 }
 
 impl SlotTally {
-    /// Returns the tally of a slot whose generation was opened with this `at`, in microseconds since the epoch.
+    /// Returns an empty tally for a slot on `nodes` nodes. `at` is the `at` of its `SlotId`, in microseconds
+    /// since the epoch.
     pub fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, counted: 0 }
     }
 
-    /// Counts one node's answer, and the memory under which the node gave it. Call this at most once for each node.
+    /// Counts one node's answer. `memory` is the memory of the node when it answered. Call this at most once
+    /// for each node.
     pub fn count(&mut self, memory: Memory, answer: &Answer) {
         if matches!(answer, Answer::Reply(Reply::Counted)) && memory.covers(self.at) {
             self.counted += 1;
         }
     }
 
-    /// Returns whether the sender owns the slot from now on.
+    /// Returns whether the worker that sent the count owns the slot from now on.
     pub fn is_taken(self) -> bool {
         self.counted >= majority(self.nodes)
     }
 }
 
-/// Counts the answers to the count by which a leader closes an orphaned slot. Pure.
+/// Counts the answers to the request by which a leader closes an orphaned slot. Pure.
 #[derive(Clone, Copy, Debug)]
 pub struct CloseTally {
     nodes: usize,
@@ -132,8 +136,8 @@ impl CloseTally {
 
     /// Counts one node's answer. Call this at most once for each node.
     pub fn count(&mut self, answer: &Answer) {
-        // A node checks the owner before the count. So the reply *superseded* shows that the sender holds the claim on
-        // that node, and that the node has a count.
+        // A node checks the owner before it checks the count. So the reply *superseded* shows that the sender
+        // holds the claim on that node, and that the node already has a count.
         let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
         self.counted += usize::from(there);
     }
@@ -150,7 +154,7 @@ impl Slots {
         Self { quorum: quorum.clone(), group: Arc::clone(group), ttl, grace }
     }
 
-    /// Claims a slot. The next step is the count, or the release.
+    /// Claims a slot. The caller must then [take](SlotClaim::take) the slot, or drop the claim.
     ///
     /// # Cancel safety
     /// Dropping the future releases what was granted.
@@ -166,8 +170,8 @@ impl Slots {
                 let claim = SlotClaim { lease: Arc::new(lease), slot, quorum, keep };
                 match tally.begun().any(|begun| begun.attempts > 0) {
                     true => Claimed::Counted(claim),
-                    // A count that cannot reach a majority would make the slot unusable: no worker could take it any
-                    // more.
+                    // A count that cannot reach a majority would make the slot unusable: no worker could take
+                    // it afterwards.
                     false if claim.can_take() => Claimed::Free(claim),
                     false => Claimed::Held(None),
                 }
@@ -200,15 +204,15 @@ impl Slots {
         looks.into_iter().map(|look| look.map(shown)).collect()
     }
 
-    /// Returns whether the slot's horizon has passed on every node: the quorum's clock is past it by more than the
-    /// clocks may differ.
+    /// Returns whether the slot's horizon has passed on every node. To be certain, the quorum's clock must be
+    /// past it by more than the clocks may differ.
     pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
         let config = self.quorum.config();
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
-    /// Returns the retention of the slot's rows: long enough to pass the horizon on each node's own clock. A longer
-    /// retention does no harm.
+    /// Returns how long the nodes must keep the slot's rows: until the horizon has passed on each node's own
+    /// clock. A longer time does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
         let config = self.quorum.config();
         let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
@@ -234,7 +238,8 @@ impl SlotClaim {
         &self.lease
     }
 
-    /// Returns whether the nodes that may have granted the claim include a majority that is older than the slot's `at`.
+    /// Returns whether a majority of the nodes both may have granted the claim and have a memory that began
+    /// before the slot's `at`.
     fn can_take(&self) -> bool {
         let (pool, at) = (self.quorum.pool(), self.slot.at.as_micros());
         let memory =
@@ -247,9 +252,9 @@ impl SlotClaim {
         self.lease.granted_on().contains(&(node, true))
     }
 
-    /// Counts the one attempt of the slot. Returns whether this claim owns the slot from now on (R4, R5). The count is
-    /// never taken back. The count is sent again to nodes that fail to answer, for as long as the claim lasts without
-    /// an extension.
+    /// Asks the nodes to count the one attempt of the slot, and returns whether this claim owns the slot from
+    /// now on (R4, R5). The count is never withdrawn. Nodes that fail to answer are asked again, for as long
+    /// as the claim lasts without an extension.
     pub(crate) async fn take(&self) -> bool {
         if self.quorum.config().sabotaged(Sabotage::SlotUncounted) {
             return true;
@@ -274,9 +279,9 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // An earlier count of this claim has reached the node, but the answer was lost. This is certain,
-                    // since the node granted the claim without a count, and no other attempt has held the claim there
-                    // since.
+                    // The node has counted an earlier request of this claim, but its answer was lost. This is
+                    // certain: the node granted the claim without a count, and no other attempt has held the
+                    // claim there since.
                     Answer::Reply(Reply::Refused(Refusal::Superseded))
                         if tries > 0 && self.granted_by(vote.node) && self.lease.is_of_first_grant() =>
                     {
@@ -302,8 +307,8 @@ impl SlotClaim {
         false
     }
 
-    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). Counts that
-    /// other attempts have stored are part of that majority.
+    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). Nodes
+    /// that store the count of another attempt are part of that majority. Returns whether this succeeded.
     pub(crate) async fn fill(&self) -> bool {
         let pool = self.quorum.pool();
         let all: Vec<usize> = (0..pool.len()).collect();
@@ -320,15 +325,15 @@ impl SlotClaim {
     /// Records the end of the slot on every node, and ends the claim. Only the slot's owner calls this (R11).
     ///
     /// # Errors
-    /// [`ClaimError`]. Fewer nodes than a majority may have the end.
+    /// [`ClaimError`]. Fewer nodes than a majority may have stored the end.
     pub(crate) async fn complete(&self, result: &str) -> Result<(Done, usize), ClaimError> {
         let record = DoneRecord { result: result.into(), ..DoneRecord::default() };
         let ending = Ending { lease: &self.lease, record, retention: self.keep };
         complete(vec![ending]).await.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
-    /// Ends the claim without a release: it is free once its TTL has passed. Used for work that may still run after
-    /// its handler has ended.
+    /// Ends the claim without a release, so that other workers can claim the slot only after its TTL. Used
+    /// for work that may still run after its handler has ended.
     pub(crate) fn let_run_out(&self) {
         self.lease.forget();
     }
@@ -359,7 +364,7 @@ impl SlotClaim {
         let pool = self.quorum.pool();
         let mut tally = SlotTally::new(pool.len(), self.slot.at.as_micros());
         for (node, counted) in taken.iter().enumerate() {
-            // A node that may have lost its count since is left out.
+            // Leave out a node that may have lost its count since.
             if let Some((epoch, memory)) = counted
                 && *epoch == pool.epoch(node)
             {

@@ -4,19 +4,19 @@ use crate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The end of a message, for [`Consume::on_end`](super::Consume::on_end).
+/// The end of a message, which [`Consume::on_end`](super::Consume::on_end) reports.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Ended<M> {
     /// The message.
     pub message: Arc<M>,
-    /// Its outcome.
+    /// The message's outcome.
     pub outcome: Outcome,
-    /// `Ok(true)` if the source accepted the ack: the message is done. `Ok(false)` if no ack was sent. An error with
-    /// the reason if the ack failed, or if the dead-letter hook failed or is missing: the source may then deliver the
+    /// `Ok(true)` if the source accepted the ack. `Ok(false)` if no ack was sent. An error with the reason if
+    /// the ack failed, or if the dead-letter hook failed or is missing: the source may then deliver the
     /// message again.
     pub acked: Result<bool, Arc<str>>,
-    /// The time since it was pulled.
+    /// The time since the message was pulled.
     pub took: Duration,
 }
 
@@ -28,11 +28,11 @@ pub enum Outcome {
     Handled,
     /// The message had been handled before.
     Duplicate {
-        /// The result of that handling.
+        /// The result that the earlier handler returned.
         result: Arc<str>,
     },
-    /// Another worker handles it, and [`Consume::patience`](super::Consume::patience) is over: it is left
-    /// to the source.
+    /// Another worker handles the message, and [`Consume::patience`](super::Consume::patience) is over. The
+    /// message is left to the source.
     InProgress {
         /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
@@ -42,8 +42,8 @@ pub enum Outcome {
         /// The error, or the text of the panic.
         why: Arc<str>,
     },
-    /// The attempt limit is reached, counting all workers, and no attempt has completed it: the message is
-    /// given up.
+    /// The attempt limit is reached, counting the attempts of all workers, and no attempt has completed the
+    /// message. It is given up.
     DeadLettered {
         /// The number of attempts that had begun.
         attempts: u32,
@@ -75,10 +75,10 @@ pub struct DeadMessage<M> {
     pub message: Arc<M>,
     /// The reason, for people.
     pub why: Arc<str>,
-    /// The number of attempts that had begun: 0 if the message is unusable, since no claim was made on it.
+    /// The number of attempts that had begun; 0 if the message's id or payload cannot be used.
     pub attempts: u32,
-    /// The claim that this worker holds while the hook runs, so that no other worker runs the hook for this message.
-    /// `None` if the message is unusable, since no claim was made on it.
+    /// The claim that this worker holds while the hook runs, so that no other worker runs the hook for this
+    /// message. `None` if the message's id or payload cannot be used: then no claim is held.
     pub claim: Option<ClaimHandle>,
 }
 
