@@ -17,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-/// A candidate for the leadership of a group: one copy of the group leads at a time. Clones are the same candidate.
+/// A candidate for the leadership of a group. At most one candidate of a group leads at a time. Clones are
+/// the same candidate.
 ///
 /// ```
 /// use quorate::{Election, Quorum, node::MemoryNode};
@@ -54,7 +55,7 @@ pub struct Election {
     on_error: OnError,
 }
 
-/// The part of a candidate that its clones share.
+/// The state that all clones of a candidate share.
 struct Shared {
     quorum: Quorum,
     group: Arc<str>,
@@ -91,16 +92,18 @@ impl Election {
 
     lease_options!();
 
-    /// Campaigns only while `check` returns true. `check` is called before each attempt. It does not end a term that
-    /// has begun.
+    /// Campaigns only if `check` returns true. It is called when the candidate begins to campaign. A
+    /// candidate that already waits for the leader's lease may be elected even if `check` has become false.
+    /// `check` does not end a term that has begun.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
     }
 
-    /// Sets how long this candidate waits before it campaigns when there is no leader. For a candidate of lower
-    /// priority, set a delay that is longer than a round: it then leads only if no other candidate does. The delay is
-    /// only a preference: a leader is not replaced when a candidate of higher priority appears. Default zero.
+    /// Sets how long this candidate waits before it campaigns when there is no leader. For a candidate of
+    /// lower priority, set a delay that is longer than a round of requests: it then leads only if no other
+    /// candidate does. The delay is only a preference: a leader stays when a candidate of higher priority
+    /// appears. Default zero.
     pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.candidate_delay = delay;
         self
@@ -112,15 +115,18 @@ impl Election {
         self
     }
 
-    /// Sets how long a leader whose work returned `Ok` waits before it campaigns again. Default a fifth of the TTL.
+    /// Sets how long a leader waits after its term before it campaigns again. The pause applies if the work
+    /// returned `Ok`, if the leader was asked to resign, or if `max_hold` or the health check ended the term.
+    /// Default a fifth of the TTL.
     pub fn back_off(mut self, back_off: Duration) -> Self {
         self.back_off = Some(back_off);
         self
     }
 
-    /// Sets the pause after which a candidate whose work failed campaigns again: `first` after the first failure, twice that
-    /// after each further one, up to `longest`. The actual pause is drawn at random from between half of that and all of it.
-    /// Work that ran for `longest` without an error begins again with `first`. Default 1 s to 30 s, at least 10 ms.
+    /// Sets the pause after which a candidate whose work failed campaigns again: `first` after the first
+    /// failure, twice as long after each further failure, up to `longest`. The actual pause is random,
+    /// between half of this time and all of it. If the work ran for `longest` without an error, the pauses
+    /// begin again with `first`. Default 1 s to 30 s, at least 10 ms.
     ///
     /// The leader has released its lease by then, so that other candidates may lead. See
     /// [the module](crate::election#when-the-work-fails).
@@ -129,8 +135,9 @@ impl Election {
         self
     }
 
-    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use it for errors
-    /// that only a person can fix, and for programs that are restarted as a whole. Without it the work is restarted.
+    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use it for
+    /// errors that only a person can fix, and for programs that are restarted as a whole. By default the work
+    /// is restarted.
     ///
     /// ```
     /// use quorate::election::{Election, ElectionError};
@@ -161,8 +168,8 @@ impl Election {
         &self.shared.quorum
     }
 
-    /// Returns whether this candidate leads at this moment. Before a write use [`Term::fencing_token`] instead, and pass on the token
-    /// that it returns.
+    /// Returns whether this candidate leads at this moment. Before a write, call [`Term::fencing_token`]
+    /// instead, and pass its token to the write.
     pub fn is_leader(&self) -> bool {
         self.term().is_some_and(|term| term.is_valid())
     }
@@ -177,11 +184,13 @@ impl Election {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the leader as this candidate knows it, from its own term or from its last attempt. It sends no request.
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt. The call
+    /// sends no request; [`Election::observe`] asks the nodes.
     ///
-    /// A candidate that waits learns of a change within about half a second. It returns `None` while the candidate is
-    /// not running, before it has heard of a leader, and once the lease of the leader that it heard of has expired. A
-    /// follower does not know the leader's term: [`Leader::term`] is `None`. [`Election::observe`] asks the nodes.
+    /// A candidate that waits learns of a change within about half a second. The method returns `None` while
+    /// the candidate is not running, before it has learned of a leader, and once that leader's lease has
+    /// expired. A candidate that does not lead does not know the leader's term: then [`Leader::term`] is
+    /// `None`.
     pub fn leader(&self) -> Option<Leader> {
         let env = self.quorum().env();
         let config = self.quorum().config();
@@ -209,7 +218,8 @@ impl Election {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Returns the lock that the leader holds. Each attempt that finds another leader records that leader.
+    /// Returns the lock that the leader holds. Each attempt that finds another leader records it in the
+    /// `known_leader` of this candidate.
     pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
         let election = self.clone();
@@ -268,7 +278,7 @@ impl Election {
         self.shared.known_leader.clear();
     }
 
-    /// Records the holder of the group's lease, and logs the leader if it has changed.
+    /// Records the holder of the group's lease, and logs the leader if another worker leads now.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;
@@ -281,7 +291,7 @@ impl Election {
         }
     }
 
-    /// Marks the candidate as running, until the guard is dropped; `None` if it is running already.
+    /// Marks the candidate as running until the returned guard is dropped; `None` if it is running already.
     pub(super) fn begin_campaign(&self) -> Option<RunningGuard> {
         let was_running = self.shared.running.swap(true, Ordering::AcqRel);
         (!was_running).then(|| RunningGuard(self.clone()))

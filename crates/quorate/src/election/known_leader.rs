@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-/// The leader as a candidate last learned it.
+/// The leader, as a candidate last learned of it.
 #[derive(Debug, Default)]
 pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 
@@ -39,8 +39,8 @@ impl KnownLeader {
         *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, until: None });
     }
 
-    /// Records that `worker` leads, for `remaining` unless it extends its lease. Returns whether the leader has
-    /// changed.
+    /// Records that `worker` leads, and that its lease lasts for `remaining` if it is not extended. Returns
+    /// whether the leader has changed.
     pub(super) fn follows(
         &self,
         worker: &str,

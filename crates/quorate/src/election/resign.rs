@@ -12,7 +12,7 @@ const NAME_MAX: usize = 200;
 
 /// The time between two checks whether the leader has resigned.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The time for which a new leader is awaited after the leader has resigned.
+/// The longest wait for a new leader after the leader has resigned.
 const SUCCESSOR: Duration = Duration::from_secs(1);
 /// The time for which a resign request stays stored after the caller's wait for it is over.
 const REQUEST_OUTLIVES_WAIT: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ fn term_of(leader: &Leader) -> String {
     leader.term.map_or_else(String::new, |term| format!(", term {term}"))
 }
 
-/// The leadership as a majority reports it.
+/// The leadership as a majority of the nodes reports it.
 enum Seen {
     /// The leader, and the owner token of its lease.
     Leads(Owner, Leader),
@@ -62,22 +62,24 @@ enum Seen {
 }
 
 impl Observer {
-    /// Asks the leader to resign, and waits up to `wait` until it has resigned. The leader asks its work to stop
-    /// within the grace period, and then releases its lease. With `term`, the request is made only if that is the
-    /// leader's term. The leader notices within half a second, or a tenth of its TTL where that is less.
+    /// Asks the leader to resign, and waits up to `wait` until it has resigned. The leader asks its work to
+    /// stop within the grace period, and then releases its lease. It checks for such requests every tenth of
+    /// its TTL, but not more often than every 100 ms and not less often than every 500 ms. With `term`, the
+    /// request is made only if that is the leader's term.
     ///
-    /// The request is stored on the nodes and applies to the current term only. It ends by itself a second after the
-    /// wait. A leader that is cut off, is stuck, or does not allow it
-    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) stays leader. The group may elect the
-    /// same worker again after its back-off, if no other candidate campaigns.
+    /// The request is stored on the nodes and applies to the current term only. It expires a second after the
+    /// wait. A leader that is cut off, is stuck, or does not allow remote resignation
+    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) stays leader. If no other
+    /// candidate campaigns, the group may elect the same worker again after its back-off.
     ///
-    /// Returns the leader that resigned, and the new leader, if one was elected within a second.
+    /// Returns the leader that resigned, and the new leader, if one was elected within a second and within
+    /// `wait`.
     ///
     /// # Errors
     /// [`ResignError`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the request stays on the nodes until it ends by itself.
+    /// If the future is dropped, the request stays on the nodes until it expires.
     pub async fn ask_to_resign(
         &mut self,
         term: Option<FencingToken>,

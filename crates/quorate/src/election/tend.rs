@@ -12,7 +12,8 @@ use futures_util::{
 };
 use std::pin::{Pin, pin};
 
-/// Polls the work of a term, and each event that may end the term: a lost lease, a shutdown, a resignation.
+/// Runs the work of a term until the work returns or the term must end: by the loss of its lease, a shutdown
+/// or a resignation. Returns the kind of end.
 pub(super) async fn tend<E, S>(
     env: &Env,
     election: &Election,
@@ -81,7 +82,7 @@ where
     }
 }
 
-/// The step-down of a term, which is reported once.
+/// The step-down of a term, which is reported to the subscribers of the election once.
 #[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,

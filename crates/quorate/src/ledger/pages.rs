@@ -8,22 +8,22 @@ use std::{
     sync::Arc,
 };
 
-/// The maximum number of pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two
-/// million records. A node that returns more pages counts as a node that has not answered.
+/// The maximum number of pages that are read from one node: two million records, at
+/// [`crate::node::PAGE_RECORDS`] a page. A node that returns more pages counts as not having answered.
 const PAGES_MAX: usize = 4096;
 
 /// The maximum number of bytes of records that are read from one node.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The fix for a ledger that is too long to be read. FLUSHALL also gives the node a new memory, so that no lost record is
-/// taken for *not started*.
+/// The fix for a ledger that is too long to be read. FLUSHALL also makes the node begin a new memory epoch,
+/// so that a lost record does not count as *not started*.
 const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after another, each once the one before votes \
                    again: its records are lost, and ticks that were due before then are reported as unknown";
 
-/// The pages of a ledger that one node has returned, or pruned, so far. Pure.
+/// The pages of a ledger that one node has returned so far, or has pruned. Pure.
 ///
-/// All pages must come from one memory of the node and from one session. A cursor is valid only for one run of the
-/// server: a server that restarted iterates in another order, even if it remembers everything.
+/// All pages must come from one memory of the node and on one session. A cursor is valid only for one run of
+/// the server: after a restart, the server iterates in another order, even if it remembers everything.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     memory: Option<NodeEpoch>,
@@ -47,7 +47,7 @@ pub(super) enum PageResult {
 }
 
 impl Pages {
-    /// Takes a page of a node whose present memory is `epoch`.
+    /// Takes a page of a node whose present memory epoch is `epoch`.
     pub(super) fn take(&mut self, memory: NodeEpoch, epoch: u64, answer: Answer) -> PageResult {
         let (page, next) = match answer {
             Answer::Reply(Reply::Ledger(page)) => {
@@ -82,7 +82,7 @@ impl Pages {
         }
     }
 
-    /// Returns whether the pages are of the memory `epoch` of the node.
+    /// Returns whether the pages come from the node's memory epoch `epoch`.
     pub(super) fn is_of(&self, epoch: u64) -> bool {
         self.memory.is_some_and(|memory| memory.epoch == epoch)
     }
