@@ -1,9 +1,9 @@
 use crate::config::QuorumConfig;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The settings that all workers of a deployment must share, because the safety of one worker depends on those of the
-/// others. Each node's marker contains them. If a worker's settings differ from a marker, that node's votes do not
-/// count for the worker.
+/// The settings that all workers of a deployment must share, because the safety of one worker depends on the
+/// settings of the others. Each node's marker contains them. If a worker's settings differ from a marker,
+/// that node's votes do not count for the worker.
 ///
 /// | setting | what can happen to other workers if one worker's value differs |
 /// | --- | --- |
@@ -152,8 +152,8 @@ impl fmt::Display for SharedSettings {
 mod tests {
     use super::*;
 
-    /// Each field of [`QuorumConfig`] is either shared or irrelevant to other workers. This test fails until a new
-    /// field is listed in it.
+    /// Checks that each field of [`QuorumConfig`] is either shared or irrelevant to other workers. It does
+    /// not compile until a new field is listed in it.
     #[test]
     fn every_setting_on_which_others_depend_is_shared() {
         let base = QuorumConfig::default();
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!(SharedSettings::of(&own), ours);
     }
 
-    /// A `max_ttl` with a fraction of a millisecond once differed from its own marker.
+    /// Regression test: a `max_ttl` with a fraction of a millisecond differed from the value in its own
+    /// marker.
     #[test]
     fn values_survive_the_marker_whatever_their_fraction() {
         let odd = QuorumConfig {

@@ -92,8 +92,8 @@ impl Election {
 
     lease_options!();
 
-    /// Campaigns only if `check` returns true. It is called when the candidate begins to campaign. A
-    /// candidate that already waits for the leader's lease may be elected even if `check` has become false.
+    /// Begins to campaign only once `check` returns true; until then it is called every 100 ms. A candidate
+    /// that already waits for the leader's lease may be elected even if `check` would return false by then.
     /// `check` does not end a term that has begun.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));

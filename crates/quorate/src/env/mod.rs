@@ -1,4 +1,4 @@
-//! Points in time: [`BootTime`] for how long something lasts on one machine, and [`WallTime`] for the time of day.
+//! Points in time: [`BootTime`] to measure durations on one machine, and [`WallTime`] for the time of day.
 //!
 //! ```
 //! use quorate::env::WallTime;
@@ -11,13 +11,15 @@
 //! # What is not guaranteed
 //!
 //! A sleep may end late, because the process was paused or the machine slept: read the clock again after it.
-//! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the clock
-//! of a node on another machine shows that. [`WallTime`] may step in either direction at any time.
+//! [`BootTime`] counts while the machine sleeps. In a paused virtual machine, however, every clock may stop;
+//! only the clock of a node on another machine shows the pause. [`WallTime`] may step in either direction at
+//! any time.
 //!
 //! # One interface to the operating system
 //!
-//! The simulation runs the shipped code with a fixed seed, and gives every worker a clock of its own. So the library reads
-//! clocks, starts tasks, sleeps and draws random numbers only through [`Env`]. `clippy.toml` forbids the other ways.
+//! The simulation runs the same code as production with a fixed seed, and gives every worker a clock of its
+//! own. So the library reads clocks, starts tasks, sleeps and draws random numbers only through [`Env`].
+//! `clippy.toml` forbids other ways.
 
 mod clock;
 mod scoped;
@@ -48,7 +50,8 @@ pub trait World: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
-    /// Runs `work` as a task counted by `tasks`. A simulation wraps the future, so that it can pause or stop a whole worker.
+    /// Runs `work` as a task that `tasks` counts. A simulation wraps the future, so that it can pause or stop
+    /// a whole worker.
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>);
 }
 
@@ -124,11 +127,11 @@ impl Env {
         self.sleep_until(self.now() + time).await;
     }
 
-    /// Returns the output of `work`, or `None` if the boot clock shows `at` first. If both are ready, it returns the output:
-    /// a caller that must not exceed `at` reads the clock afterwards.
+    /// Returns the output of `work`, or `None` if the boot clock shows `at` first. If both are ready, it
+    /// returns the output. A caller that must not act after `at` must therefore read the clock afterwards.
     ///
     /// # Cancel safety
-    /// As safe as `work`, which is dropped with it.
+    /// As safe as `work`, which is dropped together with this future.
     pub async fn before<T>(&self, at: BootTime, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! { biased;
             done = work => Some(done),
@@ -159,7 +162,7 @@ impl Env {
         self.tasks.len()
     }
 
-    /// Asks every task to end, and waits until all have ended. Idempotent.
+    /// Asks every task to end, and waits until all have ended. May be called more than once.
     ///
     /// # Cancel safety
     /// If the future is dropped, the tasks are still asked to end. Call it again to wait for them.

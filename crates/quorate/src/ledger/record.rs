@@ -133,8 +133,8 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Writes `record` under `key`, on nodes that store `seen` there. Succeeds once a majority that can
-    /// remember the record has stored it.
+    /// Writes `record` under `key`, on nodes that store `seen` there, or nothing if `seen` is `None`.
+    /// Succeeds once a majority that can remember the record has stored it.
     ///
     /// # Errors
     /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if so many nodes

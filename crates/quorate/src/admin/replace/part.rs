@@ -20,7 +20,7 @@ pub enum Found {
     Old,
     /// The node has no marker.
     Unmarked,
-    /// The node is closed: no worker may use it. It may be opened after this time.
+    /// The node is closed: no worker may use it. It may be opened after the given time.
     Closed(Duration),
     /// The node's marker names the new set: workers with the new list may use it.
     New,
@@ -33,7 +33,7 @@ pub struct NodePart {
     pub name: Arc<str>,
     /// The node's role: it stays, leaves or joins.
     pub part: Part,
-    /// The state in which the node was found, or why it could not be reached.
+    /// The state in which the node was found, or the reason why it could not be reached.
     pub found: Result<Found, Cause>,
 }
 

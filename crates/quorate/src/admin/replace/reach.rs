@@ -6,20 +6,21 @@ use crate::{
 use futures_util::future::{BoxFuture, join_all};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A list of nodes for administration, with one connection for each visit and without a quorum.
+/// A list of nodes for administration. Each visit opens its own connection; no quorum is involved.
 #[derive(Clone, Default)]
 pub struct NodeSet(Vec<Arc<dyn Reach>>);
 
-/// The result of a handshake with a node.
+/// The result of a handshake with a node during a visit.
 #[derive(Clone, Debug)]
 pub struct Sight {
-    /// The handshake.
+    /// The node's part of the handshake: its clock, its marker and its settings.
     pub hello: Hello,
     /// The duration of the handshake, including the connection.
     pub took: Duration,
-    /// The lead of the node's wall clock over this worker's in microseconds, with an error of up to [`Sight::took`].
+    /// The time by which the node's wall clock is ahead of this worker's, in microseconds, with an error of
+    /// up to [`Sight::took`].
     pub ahead_micros: i64,
-    /// The time of the handshake on the boot clock.
+    /// The time of the handshake, or of the later write of a marker, on the boot clock.
     pub(super) seen: BootTime,
 }
 
@@ -36,7 +37,8 @@ impl NodeSet {
         self.0.iter().map(|node| Arc::clone(node.name())).collect()
     }
 
-    /// Connects to every node, each for at most `patience`, and returns the handshakes in the order of the nodes.
+    /// Connects to every node at the same time, for at most `patience`, and returns the handshakes in the
+    /// order of the nodes.
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
@@ -57,7 +59,8 @@ impl NodeSet {
         self
     }
 
-    /// Connects to one node. If `decide` returns a marker, writes it in place of the one in the handshake.
+    /// Connects to one node. If `decide` returns a marker, writes it in place of the marker that the
+    /// handshake returned.
     pub(super) fn visit<'a>(
         &'a self,
         at: usize,
@@ -125,8 +128,8 @@ impl<N: Node> Reach for At<N> {
                 let sent = env.before(env.now() + patience, session.send(batch)).await;
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
-                // The wait in which leases of the old set end begins now at the earliest: the node may have granted
-                // leases until it was closed.
+                // The wait until the old set's leases have ended begins now at the earliest, because the node
+                // may have granted leases until it was closed.
                 sight.seen = env.now();
             }
             Ok(sight)
