@@ -11,7 +11,7 @@ use crate::{
 pub struct ForcedRelease {
     /// The number of nodes on which the owner held the resource and has now been removed.
     pub freed: usize,
-    /// The number of nodes that answered. On these nodes the owner no longer holds the resource.
+    /// The number of nodes that executed the request, so that the owner no longer holds the resource there.
     pub clear: usize,
     /// The outcome of each node: *agreed* if the owner no longer holds the resource there.
     pub report: NoMajority,

@@ -30,7 +30,7 @@ use std::{sync::Arc, time::Duration};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// The id or the settings cannot be used; too few nodes answered, or may vote.
+    /// The id or the settings cannot be used, or too few nodes answered or may vote.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
     /// The id was used with another payload before: two messages share an id, or one of them was changed in

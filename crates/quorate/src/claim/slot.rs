@@ -121,7 +121,7 @@ impl SlotTally {
     }
 }
 
-/// Counts the answers to the request by which a leader closes an orphaned slot. Pure.
+/// Counts the answers to the request by which a leader closes the slot of a lost worker. Pure.
 #[derive(Clone, Copy, Debug)]
 pub struct CloseTally {
     nodes: usize,
@@ -154,7 +154,8 @@ impl Slots {
         Self { quorum: quorum.clone(), group: Arc::clone(group), ttl, grace }
     }
 
-    /// Claims a slot. The caller must then [take](SlotClaim::take) the slot, or drop the claim.
+    /// Claims a slot. The caller must then [take](SlotClaim::take) the slot, [fill](SlotClaim::fill) it, or
+    /// drop the claim.
     ///
     /// # Cancel safety
     /// Dropping the future releases what was granted.
@@ -238,8 +239,8 @@ impl SlotClaim {
         &self.lease
     }
 
-    /// Returns whether a majority of the nodes both may have granted the claim and have a memory that began
-    /// before the slot's `at`.
+    /// Returns whether a count can succeed. It needs a majority of nodes that may have granted the claim and
+    /// whose memory began before the slot's `at`.
     fn can_take(&self) -> bool {
         let (pool, at) = (self.quorum.pool(), self.slot.at.as_micros());
         let memory =

@@ -183,7 +183,8 @@ impl Term {
         self.0.unreleased.store(true, Ordering::Release);
     }
 
-    /// Returns why the work was asked to stop, if the reason is the lease; `None` otherwise.
+    /// Returns the reason why the lease asked the work to stop; `None` if it did not, for example at a
+    /// shutdown.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.0.lease.step_down_cause()
     }

@@ -30,8 +30,8 @@ pub enum StepDownCause {
 pub(crate) struct LeaseDeadline {
     /// The end of validity as it was granted, before any extension.
     granted_until: BootTime,
-    /// The nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant had
-    /// been received.
+    /// The nodes that may have granted the lease when it was acquired. The flag is true for a node whose
+    /// grant was received by then.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
     /// The reason why the work was asked to stop. It is stored before the signal `step_down` fires.
@@ -52,14 +52,14 @@ impl LeaseDeadline {
         }
     }
 
-    /// Returns the same deadline with these nodes, which may have granted the lease. The flag is true for a node whose
-    /// grant has been received.
+    /// Returns the same deadline with these nodes, which may have granted the lease. The flag is true for a
+    /// node whose grant was received.
     pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
         Self { granted_on: nodes, ..self }
     }
 
-    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant
-    /// had been received.
+    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node
+    /// whose grant was received by then.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         &self.granted_on
     }

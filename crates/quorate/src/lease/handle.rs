@@ -233,8 +233,8 @@ impl Lease {
         self.deadline.granted_until() - self.inner.config().validity(self.params.ttl)
     }
 
-    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant
-    /// had been received.
+    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node
+    /// whose grant was received by then.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         self.deadline.granted_on()
     }

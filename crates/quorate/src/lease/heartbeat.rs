@@ -18,10 +18,10 @@ use std::{
 /// thread (a write to a full pipe, a file system that hangs, a mutex) therefore keeps its lease for as long
 /// as the runtime has another thread.
 ///
-/// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the TTL of its
-/// last extension is over. A good value for `max_silence` is a third of the TTL, which is the time between two
-/// extensions. A shorter value leads to false alarms on a busy machine. Each false alarm delays an extension until
-/// after the next beat.
+/// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the
+/// validity of its last extension is over. A good value for `max_silence` is a third of the TTL, which is the
+/// time between two extensions. A shorter value leads to false alarms on a busy machine. Each false alarm
+/// delays an extension until after the next beat.
 ///
 /// See [`Lock::renew_while_beating`], [`Election::renew_while_beating`] and [`Scheduler::renew_while_beating`].
 ///
@@ -53,7 +53,7 @@ impl Heartbeat {
         self.0.last.fetch_max(self.0.env.now().as_nanos(), Ordering::AcqRel);
     }
 
-    /// Returns the longest time between two beats.
+    /// Returns the longest silence: the time that may pass between two beats.
     pub fn max_silence(&self) -> Duration {
         self.0.max_silence
     }

@@ -15,9 +15,9 @@ use crate::{
 };
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-/// A named lock, which [`Quorum::lock`](crate::Quorum::lock) makes and which can be acquired.
-/// [`Quorum::read_lock`](crate::Quorum::read_lock) makes a lock for reading: it has the same settings, and
-/// its lease is a [`ReadLease`](crate::lease::ReadLease).
+/// A named lock, made by [`Quorum::lock`](crate::Quorum::lock). [`Lock::acquire`] and [`Lock::try_acquire`]
+/// acquire it. [`Quorum::read_lock`](crate::Quorum::read_lock) makes a lock for reading: it has the same
+/// settings, and its lease is a [`ReadLease`](crate::lease::ReadLease).
 ///
 /// ```
 /// use quorate::{Quorum, lease::TryAcquire, node::MemoryNode};

@@ -14,9 +14,9 @@ use std::{collections::BTreeSet, time::Duration};
 /// The tolerance for the first counter value of a release request. The counter has no meaning here, so a node
 /// accepts any clock as its start.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-/// The number of times per TTL at which a holder checks for release requests, and the bounds of the time between two
-/// checks.
+/// The number of checks for release requests that a holder makes per TTL.
 const LOOKS: u32 = 10;
+/// The shortest and the longest time between two of these checks.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// Asks the holder of `resource` with the owner token `owner` to release it. The release request lasts for

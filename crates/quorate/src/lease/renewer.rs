@@ -155,7 +155,7 @@ impl LeaseRenewer {
         self.attend(now, id);
     }
 
-    /// Attends to every lease that is due.
+    /// Brings every lease that is due up to date.
     fn turn(&mut self, now: BootTime) {
         while let Some(&(at, id)) = self.wheel.first()
             && at <= now
@@ -205,9 +205,9 @@ impl LeaseRenewer {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // If the validity by the votes has passed, the remaining keys are released here. Otherwise the
-            // handle has ended the lease: the handle's own command arrives soon, and may leave the keys on
-            // the nodes.
+            // If the validity that the votes give has passed, the remaining keys are released here. Otherwise
+            // the handle has ended the lease: the handle's own command arrives soon, and may leave the keys
+            // on the nodes.
             if until <= now {
                 self.let_go(id, None);
             }

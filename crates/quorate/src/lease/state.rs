@@ -149,8 +149,8 @@ impl LeaseState {
         slot.retry_at = Some(now + self.retry_every);
     }
 
-    /// Removes the grants of nodes that may have lost their memory. If there was one, and the lease is extended
-    /// automatically, a round of extensions is due at once.
+    /// Removes the grants of nodes that may have lost their memory. If any is removed, and the lease is
+    /// extended automatically, a round of extensions is due at once.
     pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if slot.granted.is_some_and(|(_, epoch)| !remembers(node, epoch)) {

@@ -80,7 +80,7 @@ impl Ledger {
     /// exists the whole time is included.
     ///
     /// # Errors
-    /// [`LedgerError::NoMajority`].
+    /// [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
@@ -137,10 +137,13 @@ impl Ledger {
     /// Succeeds once a majority that can remember the record has stored it.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if so many nodes
-    /// store another record that no majority is left; [`LedgerError::Forgotten`] if no majority is left because so
-    /// many nodes have pruned the record's time, or lost their memory of it; [`LedgerError::NoMajority`]. After an
-    /// error a minority may store the record.
+    /// One of the following. After an error a minority may store the record.
+    ///
+    /// * [`LedgerError::Superseded`] if a later term has sealed the ledger.
+    /// * [`LedgerError::Standing`] if so many nodes store another record that no majority is left.
+    /// * [`LedgerError::Forgotten`] if no majority is left because so many nodes have pruned the record's
+    ///   time, or lost their memory of it.
+    /// * [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
     /// If the future is dropped, the record is written on some nodes or on none.
@@ -176,8 +179,8 @@ impl Ledger {
     /// Removes the records before the time `below`, at a majority and on every other node that answers.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::NoMajority`]. After an error some
-    /// records may be removed.
+    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::NoMajority`] if too
+    /// few nodes answered. After an error some records may be removed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may be pruned completely or partly, which is harmless.
@@ -202,7 +205,7 @@ impl Ledger {
     /// setting use 30 days. A node that does not have the ledger does not create it.
     ///
     /// # Errors
-    /// [`LedgerError::NoMajority`].
+    /// [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lifetime is set on some nodes or on none.

@@ -30,7 +30,7 @@ pub struct Replacement {
     parts: Vec<Part>,
 }
 
-/// A step of a replacement that is reported while it runs.
+/// A progress report of a replacement.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {

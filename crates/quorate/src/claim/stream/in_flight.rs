@@ -14,8 +14,9 @@ use std::{
     time::Duration,
 };
 
-/// The first and the longest pause before a waiting message is claimed again.
+/// The first pause before a waiting message is claimed again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The longest pause before a waiting message is claimed again.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 
 /// The number of a message, in the order of pulling.

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 /// The maximum number of claim rounds in flight. While so many are in flight, further messages gather for the
 /// next round.
 const BATCHES: usize = 2;
-/// The first and the longest pause after an error of the source. The pause grows because the error may be
-/// permanent.
+/// The first pause after an error of the source.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// The longest pause after an error of the source. Pauses grow because the error may be permanent.
 const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// The time to wait for handlers that are dropped at the end of the grace period. A handler ends within this
 /// time if it yields.
