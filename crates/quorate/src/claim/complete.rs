@@ -43,9 +43,8 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usiz
     all.into_iter().map(|one| one.end(&pool)).collect()
 }
 
-/// Reads the current owner of each message whose claim may have expired. If a worker resumes late and another
-/// worker holds the message by then, the late worker must record nothing, not even on nodes that did not
-/// grant the other claim.
+/// Reads the current owner of each message whose claim may have expired. Another worker may hold the message
+/// by then. The late worker must then record nothing, not even on nodes that did not grant the other claim.
 async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     let now = inner.pool().env().now();
     let mut late: Vec<_> = all.iter_mut().filter(|one| !one.is_settled() && one.is_late(now)).collect();

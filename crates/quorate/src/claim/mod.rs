@@ -6,14 +6,13 @@
 //! and act when another worker has the claim. So the store that receives the effect must compare the token of
 //! [`Claim::fencing_token`] in its own transaction.
 //!
-//! A done record that is stored on a bare majority does not survive the loss of one of these nodes. No done
-//! record survives if a majority of the nodes restart one after the other without keeping their data (a
-//! rolling restart), because no worker writes the record again. After its retention a message counts as new.
-//! A claim that reports a message as done may return an older record that only a minority of the nodes
-//! stores.
+//! A done record that is stored on a bare majority does not survive the loss of one of these nodes. In a
+//! rolling restart, a majority of the nodes restart one after the other. If they do not keep their data, no
+//! done record survives, because no worker writes it again. After its retention a message counts as new. A
+//! claim that reports a message as done may return an older record that only a minority of the nodes stores.
 //!
-//! Completing an expired claim first checks the current owner. If another worker claims the message between
-//! this check and the write, the late worker's record may be stored on nodes that did not grant the new
+//! Completing an expired claim first checks the current owner. Another worker may claim the message between
+//! this check and the write. The late worker's record may then be stored on nodes that did not grant the new
 //! claim.
 //!
 //! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. The count of an attempt
@@ -52,7 +51,7 @@
 //! started](Claim::cancel_before_start) does not.
 //!
 //! Once the limit is reached, the next claim *holds* the message while the worker hands it to the dead-letter
-//! hook, so that only one worker hands it over. If that worker crashes, the next claim hands it over.
+//! hook. So only one worker hands it over. If that worker crashes, the next claim hands it over.
 //!
 //! # Payloads and idempotency keys
 //!
@@ -69,8 +68,8 @@
 //! # Size
 //!
 //! The figures are bytes on *each* node, where one key stores all data of a claim. The server's own tables
-//! add about 60 bytes for each key. The sizes were measured with MEMORY USAGE on redis-server 7.0.15, for ids
-//! of 36 characters, a set with a name of six characters, and a worker with a name of nine.
+//! add about 60 bytes for each key. The sizes were measured with MEMORY USAGE on redis-server 7.0.15. The ids
+//! had 36 characters, the set's name six, and the worker's name nine.
 //!
 //! | state of the message | bytes |
 //! | --- | --- |

@@ -134,8 +134,8 @@ impl QuorumConfig {
         self.max_clock_offset * 4
     }
 
-    /// Returns the part of a TTL that does not count as validity: `ttl × drift_rate + clock_step_allowance + 2 ms`, where the
-    /// allowance is at most a tenth of the TTL.
+    /// Returns the part of a TTL that does not count as validity: `ttl × drift_rate + clock_step_allowance +
+    /// 2 ms`. The step allowance counts for at most a tenth of the TTL.
     pub fn margin(&self, ttl: Duration) -> Duration {
         if self.sabotaged(Sabotage::NoMargin) {
             return Duration::ZERO;

@@ -55,8 +55,8 @@
 //! The log contains the text of the error (`{:#}`). The text of some errors, such as those of database drivers, leaves
 //! out their causes. In that case, let the work return an error whose text includes the causes.
 //!
-//! If the work was asked to stop and then returns an error, it does not count as failed: the error is logged,
-//! and the copy continues as after `Ok`. At a shutdown the campaign then returns `Ok`.
+//! An error that the work returns after it was asked to stop does not count as a failure. The error is
+//! logged, and the copy continues as after `Ok`. At a shutdown the campaign then returns `Ok`.
 //!
 //! # The error type of the work
 //!

@@ -14,9 +14,11 @@ use std::{
 /// heartbeat.
 ///
 /// Call [`Heartbeat::beat`] where work gets *done*, not from a timer: a timer continues to beat while the
-/// work hangs. Leases are extended on a separate task. Without a heartbeat, a holder whose task blocks its
-/// thread (a write to a full pipe, a file system that hangs, a mutex) therefore keeps its lease for as long
-/// as the runtime has another thread.
+/// work hangs.
+///
+/// Leases are extended on a separate task. A holder's own task may block its thread: in a write to a full
+/// pipe, on a file system that hangs, or on a mutex. Without a heartbeat, the holder then keeps its lease for
+/// as long as the runtime has another thread.
 ///
 /// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the
 /// validity of its last extension is over. A good value for `max_silence` is a third of the TTL, which is the

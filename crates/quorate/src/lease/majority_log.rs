@@ -12,8 +12,8 @@ const COLD_START: Duration = Duration::from_secs(1);
 
 /// The log lines about a missing majority. The quorum logs each line once, however many acquisitions wait:
 ///
-/// * when the first acquisition begins to wait: a warning, but only an info line on a cold start, which is a
-///   wait before this worker has had any majority;
+/// * when the first acquisition begins to wait: a warning, or an info line on a cold start (this worker has
+///   never had a majority);
 /// * while any acquisition waits: a warning every minute, and on a cold start the first after one second;
 /// * when a majority answers again: an info line.
 #[derive(Debug, Default)]

@@ -31,8 +31,8 @@
 //!   [`ReadLease::ensure_held`] and the use of the data, a writer may acquire the lock meanwhile. The reader
 //!   has no token that could show this.
 //! * A node keeps at most [`READERS_MAX`](crate::node::engine::READERS_MAX) readers of one name.
-//! * A Redis server that is out of memory extends a writer's lease, but not a reader's: the readers are a sorted set, and
-//!   every change of it is a write that needs memory.
+//! * A Redis server that is out of memory extends a writer's lease, but not a reader's. The readers are a
+//!   sorted set, and every change of the set needs memory.
 //! * Without [`Lock::fair`], a steady stream of readers keeps a writer waiting without limit.
 //!
 //! [`Lease::downgrade`] ends the writer's lease before its first message is sent. A node turns the writer's
@@ -47,7 +47,7 @@
 //! only as exact as the agreement of these clocks, and `max_clock_offset` bounds how far a clock may be off.
 //! A node grants only to the head of its queue, so it refuses an attempt without a place while the queue is
 //! not empty. Two things are not guaranteed. First, a paused worker loses its place after 0.9 s at the
-//! defaults; when the worker continues, it takes a place again, with the start of its wait unchanged. Second,
+//! defaults. When the worker continues, it takes a place again, with the start of its wait unchanged. Second,
 //! nodes may lose the queue, and with it the order. Mutual exclusion does not depend on the queue.
 //!
 //! # The states of a lease

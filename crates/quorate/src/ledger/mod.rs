@@ -44,8 +44,9 @@
 //! # The memory rule
 //!
 //! Records live longer than a quarantine, so a node's answer counts only for records that the node can
-//! remember. If a record's time is before the beginning of the node's memory plus `max_clock_offset`, the
-//! node's answer about it does not count, neither in the seal nor in the write.
+//! remember. A node can remember a record if the record's time is at least `max_clock_offset` after the
+//! beginning of the node's memory. For an earlier record the node's answer does not count, neither in the
+//! seal nor in the write.
 
 mod error;
 mod gather;

@@ -3,9 +3,8 @@
 //! # What is not guaranteed
 //!
 //! There is no leader and no lease during the change, which takes `max_ttl` or four times `max_clock_offset`,
-//! whichever is longer. The records on a node that leaves are gone, as if the node had lost its memory.
-//! Afterwards, a done record or a ledger record may be unknown if only a bare majority stored it, and the
-//! node that leaves was part of this majority.
+//! whichever is longer. The records on a node that leaves are gone, as if the node had lost its memory. A
+//! done record or a ledger record that only a bare majority stored may therefore be unknown afterwards.
 //!
 //! A worker with the new list may run *before* the change begins, and reach only new nodes. It cannot know
 //! that there is an old set. So replace the node set first, then restart the workers.
@@ -22,11 +21,11 @@
 //! list. To resume an interrupted change, run it again: the markers of the closed nodes contain the end of
 //! the wait.
 //!
-//! The counters and records of a staying node stay valid, with one exception. It applies if staying nodes
-//! alone can be a majority of the new set, and that majority may have no node in common with some majority of
-//! the old set. For example, if a set of five nodes shrinks to three of them, two of the three are a majority
-//! of the new set. The other three nodes are a majority of the old set. In this case the memory of the
-//! staying nodes begins again, as after a restart, so that no fencing token is repeated.
+//! The counters and records of a staying node stay valid, with one exception. In the exception, staying nodes
+//! alone can be a majority of the new set that has no node in common with some majority of the old set. For
+//! example, if a set of five nodes shrinks to three of them, two of the three are a majority of the new set.
+//! The other three nodes are a majority of the old set. The memory of the staying nodes then begins again, as
+//! after a restart, so that no fencing token is repeated.
 
 mod error;
 mod part;

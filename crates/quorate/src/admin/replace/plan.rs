@@ -158,8 +158,8 @@ impl Change {
     }
 
     /// Returns the marker that closes the node; `None` if the node stays as it is. `shut` is true if a
-    /// majority of the old set had been closed before. If it is false, a joining node that is open got its
-    /// marker from a worker with the new list that was started too early, so it is closed as well.
+    /// majority of the old set had been closed before. If it is false, a worker with the new list that was
+    /// started too early has opened any joining node that is open. Such a node is closed as well.
     pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {
@@ -173,7 +173,7 @@ impl Change {
             Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
                 marker.since
             }
-            // The memory begins two clock offsets late, as after a restart: by then, the clocks have passed
+            // The memory begins two clock offsets late, as after a restart. By then, the clocks have passed
             // every counter that a clock ahead of time may have started. A joining node with a marker is
             // treated in the same way, because it has seen none of the old set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,

@@ -2,10 +2,10 @@
 //! be pulled, which messages are claimed next, and until when the others wait. It is pure.
 //!
 //! A message occupies one of `most` slots while it is claimed or handled, and while too few nodes answer. Two
-//! kinds of messages are in the *waiting room* instead: a message that another worker handles, and a *twin*,
-//! which is a further copy of a message that is being claimed or handled here. While the waiting room is
-//! full, no message is pulled, but messages are still claimed. A waiting message moves to a free slot as soon
-//! as its pause is over, so that the room always empties.
+//! kinds of messages are in the *waiting room* instead. One is a message that another worker handles. The
+//! other is a *twin*: a further copy of a message that is being claimed or handled here. While the waiting
+//! room is full, no message is pulled, but messages are still claimed. A waiting message moves to a free slot
+//! as soon as its pause is over, so that the room always empties.
 
 use crate::env::BootTime;
 use std::{

@@ -14,7 +14,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// over. Dropping the ticket gives up the place on every node.
 ///
 /// The place is renewed only while a majority has it. Otherwise two waiters that each reach only some of the
-/// nodes could both stay at the head of the queue on their own nodes, and neither would acquire the lock.
+/// nodes could both stay at the head of the queue there. Neither would acquire the lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
