@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, time::Duration};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // Nodes in memory; `quorate_redis` has those that several processes share.
+/// // Nodes in this process. For nodes that several processes share, see `quorate_redis`.
 /// let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
 /// let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 /// let status = quorum.ready(std::time::Duration::from_secs(5)).await?;
@@ -69,8 +69,10 @@ impl Quorum {
     /// A quorum cannot count holders safely. Take five nodes, each with room for two holders: together they
     /// have ten places. Three workers need three nodes each, which makes nine grants. So all three workers
     /// can have a majority, although no node counts more than two of them. Two majorities may overlap in only
-    /// one node, and that node grants to both if it has room. A lease has one place on each node, so any two
-    /// majorities conflict. `k` slots are `k` leases under `k` names, so each slot has at most one holder.
+    /// one node, and that node grants to both workers if it has room.
+    ///
+    /// A lock has room for one lease on each node, so two workers cannot both have a majority. `k` slots are
+    /// `k` locks, and each of them has at most one holder.
     pub fn slots(&self, name: impl AsRef<str>, k: usize) -> Locks {
         Locks::slots(Arc::clone(&self.0), name.as_ref(), k)
     }
@@ -96,7 +98,7 @@ impl Quorum {
     /// let two = quorum.read_lock("catalogue").acquire().await?;
     /// assert!(quorum.lock("catalogue").try_acquire().await?.is_contended());
     /// // … read …
-    /// one.ensure_held()?; // no client has written since
+    /// one.ensure_held()?; // no client has held the lock for writing since
     /// one.release().await?;
     /// two.release().await?;
     /// let written = quorum.lock("catalogue").acquire().await?;
@@ -114,7 +116,7 @@ impl Quorum {
         self.0.pool().config()
     }
 
-    /// Returns the environment: clocks, timers and tasks of this quorum.
+    /// Returns the environment of this quorum: its clocks, timers and tasks.
     #[doc(hidden)]
     pub fn env(&self) -> &Env {
         self.0.pool().env()
@@ -122,10 +124,11 @@ impl Quorum {
 
     /// Returns the quorum's clock: the latest time that the wall clocks of a majority of all nodes have
     /// certainly reached. A tick is due once this clock has reached it. The clock is computed from the clock
-    /// readings in the nodes' replies, and advances with this worker's boot clock between replies. If the
-    /// number of nodes is odd and all have replied, it is the median of their clocks. Until a majority has
-    /// replied, the call returns this worker's own wall clock, which has no influence afterwards. It sends no
-    /// request and does not wait.
+    /// readings in the nodes' replies. Between replies it advances with this worker's boot clock. If the
+    /// number of nodes is odd and all have replied, it is the median of their clocks.
+    ///
+    /// The call sends no request and does not wait. Until a majority has replied, it returns this worker's
+    /// own wall clock, which has no influence afterwards.
     ///
     /// A node whose clock jumps, or is far off, has no influence while a majority of the other nodes agrees.
     /// A node that is unreachable counts with its last reply, less `drift_rate` of the time since. Nodes in
@@ -191,7 +194,7 @@ impl Quorum {
     /// memory, the call can lead to two holders.
     ///
     /// # Errors
-    /// [`NoMajority`] if a node could not be trusted. The other nodes are trusted even then.
+    /// [`NoMajority`] if the call failed for a node. The other nodes are trusted even then.
     ///
     /// # Cancel safety
     /// If the future is dropped, each node may or may not be trusted.
@@ -294,8 +297,8 @@ impl QuorumBuilder {
         nodes.into_iter().fold(self, Self::node)
     }
 
-    /// Sets another environment than the real one. The quorum's tasks are counted separately from other tasks
-    /// of the environment.
+    /// Sets the environment: the clocks, timers and tasks. By default it is the operating system's. The
+    /// quorum's tasks are counted separately from other tasks of the environment.
     #[doc(hidden)]
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
@@ -319,25 +322,25 @@ impl QuorumBuilder {
         self.change(move |config| config.node_timeout = timeout)
     }
 
-    /// Sets [`QuorumConfig::max_ttl`], the longest TTL. Shared by all workers.
+    /// Sets [`QuorumConfig::max_ttl`], the longest TTL. All workers must set the same value.
     pub fn max_ttl(self, ttl: Duration) -> Self {
         self.change(move |config| config.max_ttl = ttl)
     }
 
     /// Sets [`QuorumConfig::drift_rate`], the largest relative difference between the rates of two clocks.
-    /// Shared by all workers.
+    /// All workers must set the same value.
     pub fn drift_rate(self, rate: f64) -> Self {
         self.change(move |config| config.drift_rate = rate)
     }
 
     /// Sets [`QuorumConfig::clock_step_allowance`], the largest step of a node's clock that leases tolerate.
-    /// Shared by all workers.
+    /// All workers must set the same value.
     pub fn clock_step_allowance(self, allowance: Duration) -> Self {
         self.change(move |config| config.clock_step_allowance = allowance)
     }
 
-    /// Sets [`QuorumConfig::max_clock_offset`], the largest difference between two wall clocks. Shared by all
-    /// workers.
+    /// Sets [`QuorumConfig::max_clock_offset`], the largest difference between two wall clocks. All workers
+    /// must set the same value.
     pub fn max_clock_offset(self, offset: Duration) -> Self {
         self.change(move |config| config.max_clock_offset = offset)
     }
@@ -354,27 +357,28 @@ impl QuorumBuilder {
     }
 
     /// Sets [`QuorumConfig::durable`]: nodes must keep every write that they have answered, even across a
-    /// restart. A node that is not known to do so is refused at its handshake, and the reason names the
-    /// setting. Shared by all workers.
+    /// restart. The worker refuses a node at the handshake if the node is not known to do so. The reason then
+    /// names this setting. All workers must set the same value.
     pub fn durable(self, durable: bool) -> Self {
         self.change(move |config| config.durable = durable)
     }
 
-    /// Sets [`QuorumConfig::trust_new_nodes`]: nodes without a marker vote at once. For development and tests. Shared by all
-    /// workers.
+    /// Sets [`QuorumConfig::trust_new_nodes`]: nodes without a marker vote at once. Use it only for
+    /// development and tests. All workers must set the same value.
     pub fn trust_new_nodes(self, trust: bool) -> Self {
         self.change(move |config| config.trust_new_nodes = trust)
     }
 
-    /// Sets [`QuorumConfig::only_looks`]: this worker writes no marker.
+    /// Sets [`QuorumConfig::only_looks`]: this worker is read-only and writes no marker.
     pub fn only_looks(self, only_looks: bool) -> Self {
         self.change(move |config| config.only_looks = only_looks)
     }
 
-    /// Checks the settings and starts the quorum's tasks. Must be called within a tokio runtime. The quorum
-    /// connects in the background. The first round waits for the first handshake with each node, for up to
-    /// one second or two node timeouts, whichever is longer. The node timeout of its requests begins after
-    /// that handshake.
+    /// Checks the settings and starts the quorum's tasks. Must be called within a tokio runtime.
+    ///
+    /// The quorum connects in the background. The first round waits for the first handshake with each node,
+    /// for up to one second or two node timeouts, whichever is longer. The node timeout of that round begins
+    /// after the handshakes.
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.
