@@ -1,16 +1,16 @@
 use crate::{config::SettingError, node::Owner, sabotage::Sabotage};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The constant part of the margin: it covers the time to read a clock, and the rounding of TTLs to
-/// milliseconds.
+/// The constant part of [`QuorumConfig::margin`]. It covers the time to read a clock, and the rounding of
+/// TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
-/// The maximum number of bytes of a host's name in a worker's default name.
+/// The maximum number of bytes of the host's name in a worker's default name.
 const HOST_MAX: usize = 64;
 
-/// The settings of a worker. They are checked when a quorum is built. Some of them, the
-/// [`SharedSettings`](super::SharedSettings), must be equal on all workers of a deployment, and are stored in
-/// each node's marker. If a worker's shared settings differ from a node's marker, the votes of that node do
-/// not count for the worker.
+/// The settings of a worker. They are checked when a quorum is built. Some of them are *shared*: they must be
+/// equal on all workers of a deployment, and each node's marker stores them (see
+/// [`SharedSettings`](super::SharedSettings)). If a worker's shared settings differ from a node's marker, the
+/// votes of that node do not count for the worker.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -27,26 +27,28 @@ const HOST_MAX: usize = 64;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
-    /// The name of this worker in owner tokens, so that a token identifies the leader. The default is the
-    /// host's name and the process id, `HOST-PID`.
+    /// The name of this worker in owner tokens, so that the nodes can name the holder of a lock. The default
+    /// is the host's name and the process id, `HOST-PID`.
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// The longest TTL of any lease, and therefore the minimum wait of a node that lost its memory. Shared by all
-    /// workers. Default 30 s. Leases are renewed, so even long work does not need a larger value.
+    /// The longest TTL of any lease. A node that lost its memory waits for at least this time before it votes
+    /// again. Shared by all workers. Default 30 s. Leases are renewed, so even long work does not need a
+    /// larger value.
     pub max_ttl: Duration,
     /// The largest relative difference between the rates of two clocks. Shared by all workers. Default 0.01.
     pub drift_rate: f64,
-    /// The largest step of a node's clock that leases tolerate. A lease tolerates at most a tenth of its TTL.
-    /// Shared by all workers. Default 200 ms.
+    /// The largest step of a node's clock that leases tolerate. A lease tolerates a step of at most a tenth
+    /// of its TTL. Shared by all workers. Default 200 ms.
     pub clock_step_allowance: Duration,
     /// The largest difference between the wall clocks of nodes and workers. Shared by all workers. Default 1
     /// s. It has three uses:
     ///
-    /// * A node starts a fencing counter only from a time that differs from its own clock by at most the
-    ///   offset.
-    /// * A node's memory counts for a tick only if it began before the tick by at least the offset.
-    /// * A node that lost its memory waits for at least four times the offset.
+    /// * A fencing counter starts from a worker's wall clock. A node accepts that start only if it differs
+    ///   from the node's own clock by at most this offset.
+    /// * A node's answer about a tick counts only if the node's memory began at least this offset before the
+    ///   tick.
+    /// * A node that lost its memory waits for at least four times this offset.
     pub max_clock_offset: Duration,
     /// The lifetime of a fencing counter after its last use. Default 7 days.
     pub fence_retention: Duration,
@@ -54,15 +56,15 @@ pub struct QuorumConfig {
     /// has ended. A group's ledger is kept for at least this time after the last worker of the group has
     /// ended. Default 30 days.
     ///
-    /// Workers of one group may use different values only if each is a day or more. Workers confirm their
-    /// jobs at least every two hours. With a shorter value, a worker could remove the jobs of another worker
-    /// in between.
+    /// Workers confirm their jobs at least every two hours. Workers of one group may use different values
+    /// only if each is a day or more. With a shorter value, a worker could remove the jobs of another worker
+    /// between two confirmations.
     pub ledger_retention: Duration,
-    /// Requires that nodes persist every write before they answer, so that a restart loses no memory. The
+    /// Requires that nodes persist every write before they answer, so that a restart loses no data. The
     /// worker checks this at each handshake. Shared by all workers. Default false.
     pub durable: bool,
-    /// Lets nodes without a marker vote at once. For development and tests only. Shared by all workers.
-    /// Default false.
+    /// Lets nodes without a marker vote at once. Use it only for development and tests. Shared by all
+    /// workers. Default false.
     pub trust_new_nodes: bool,
     /// Makes the worker read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect.
     /// Default false.
@@ -127,15 +129,18 @@ impl QuorumConfig {
     }
 
     /// Returns how long a node must wait before it starts a lost fencing counter again: four times
-    /// `max_clock_offset`. The reason is that counters start from clocks. The first start may have been ahead
-    /// of the node's clock by twice the offset, and the next may be behind it by once the offset. With three
-    /// times the offset, the formal model finds a token that is issued twice.
+    /// `max_clock_offset`.
+    ///
+    /// The lost counter may have been ahead of this node's clock by twice the offset: a worker's clock may be
+    /// one offset ahead of another node's clock, and that node's clock one offset ahead of this node's. The
+    /// new counter may start one offset behind this node's clock. With a wait of three times the offset, the
+    /// formal model finds a token that is issued twice.
     pub fn reseed_after(&self) -> Duration {
         self.max_clock_offset * 4
     }
 
     /// Returns the part of a TTL that does not count as validity: `ttl × drift_rate + clock_step_allowance +
-    /// 2 ms`. The step allowance counts for at most a tenth of the TTL.
+    /// 2 ms`. The term `clock_step_allowance` is limited to a tenth of the TTL.
     pub fn margin(&self, ttl: Duration) -> Duration {
         if self.sabotaged(Sabotage::NoMargin) {
             return Duration::ZERO;
@@ -160,14 +165,16 @@ impl QuorumConfig {
         false
     }
 
-    /// Returns the time after which a node certainly refuses a request that could set a key and still waits
-    /// on an abandoned connection.
+    /// Returns how long a driver waits, after its last request that could set a key, before it opens a new
+    /// session. By then the node refuses that request as too late, even if the request is still on its way
+    /// through the old connection.
     pub(crate) fn fence(&self) -> Duration {
-        // The estimate of the node's clock is wrong by at most a round trip, and the node's clock may step back.
+        // A request is valid for one node timeout. The second covers the error in the estimate of the node's
+        // clock, which is at most one round trip. The node's clock may also step back.
         self.node_timeout * 2 + self.clock_step_allowance
     }
 
-    /// Checks the settings against each other, and the names of the nodes against each other.
+    /// Checks all settings, and the names of the nodes: at least one, and none of them twice.
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.
@@ -263,8 +270,8 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Returns advice for a node list that is allowed but has no benefit: an even number of nodes. It is
-    /// logged when a quorum is built.
+    /// Returns advice if the number of nodes is even. Such a list is allowed, but one node fewer would
+    /// tolerate as many faults. The advice is logged when a quorum is built.
     pub fn advice(nodes: usize) -> Option<String> {
         (nodes > 0 && nodes.is_multiple_of(2)).then(|| {
             format!(
@@ -321,7 +328,8 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Returns whether `holder` is a reservation whose successor is this worker.
+    /// Returns whether the owner token `holder` reserves a lock for this worker, as the successor in a
+    /// transfer.
     pub(crate) fn is_successor_of(&self, holder: &Owner) -> bool {
         holder.reserved_for().is_some_and(|successor| *successor == *self.worker)
     }
