@@ -140,7 +140,8 @@ impl From<SystemTime> for WallTime {
     }
 }
 
-/// Converts the time. A later time becomes the last time that `jiff` can express, in the year 9999.
+/// Converts the time. A time after the last that `jiff` can express, in the year 9999, becomes that last
+/// time.
 #[cfg(feature = "jiff")]
 impl From<WallTime> for jiff::Timestamp {
     fn from(at: WallTime) -> Self {

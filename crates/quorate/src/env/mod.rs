@@ -10,16 +10,16 @@
 //!
 //! # What is not guaranteed
 //!
-//! A sleep may end late, because the process was paused or the machine slept: read the clock again after it.
-//! [`BootTime`] counts while the machine sleeps. In a paused virtual machine, however, every clock may stop;
-//! only the clock of a node on another machine shows the pause. [`WallTime`] may step in either direction at
-//! any time.
+//! A sleep may end late, because the process was paused or the machine slept. So read the clock again after a
+//! sleep. [`BootTime`] counts while the machine sleeps. In a paused virtual machine, however, every clock may
+//! stop; only the clock of a node on another machine shows the pause. [`WallTime`] may step in either
+//! direction at any time.
 //!
 //! # One interface to the operating system
 //!
-//! The simulation runs the same code as production with a fixed seed, and gives every worker a clock of its
-//! own. So the library reads clocks, starts tasks, sleeps and draws random numbers only through [`Env`].
-//! `clippy.toml` forbids other ways.
+//! The library reads clocks, starts tasks, sleeps and draws random numbers only through [`Env`]. So a
+//! simulation can run the same code as production with a fixed seed, and give every worker a clock of its
+//! own. `clippy.toml` forbids other ways.
 
 mod clock;
 mod scoped;
@@ -36,7 +36,8 @@ use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The clocks, timers, tasks and randomness that a worker uses. Implemented by [`SystemWorld`] and by simulations.
+/// The clocks, timers, tasks and random numbers that a worker uses. [`SystemWorld`] and simulations implement
+/// it.
 #[doc(hidden)]
 pub trait World: Debug + Send + Sync + 'static {
     /// Reads the boot clock. It is monotonic, and counts while the machine sleeps.
@@ -111,8 +112,8 @@ impl Env {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     pub async fn sleep_until(&self, at: BootTime) {
-        // In a loop whose times have always passed already, this call lets other tasks run and lets the loop's own
-        // cancellation take effect.
+        // This call yields to other tasks now and then. Without it, a loop that sleeps until times in the
+        // past would never yield, and could not be cancelled.
         tokio::task::consume_budget().await;
         while self.now() < at {
             self.world.sleep_until(at).await;
@@ -131,7 +132,7 @@ impl Env {
     /// returns the output. A caller that must not act after `at` must therefore read the clock afterwards.
     ///
     /// # Cancel safety
-    /// As safe as `work`, which is dropped together with this future.
+    /// As safe as `work`: dropping this future drops `work`.
     pub async fn before<T>(&self, at: BootTime, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! { biased;
             done = work => Some(done),
