@@ -12,9 +12,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the pause after `failed` consecutive failures: between half of the time that the rule gives
-    /// and all of it. The random number `random` selects the pause evenly from this range, so that processes
-    /// that failed together do not retry together.
+    /// Returns the pause after `failed` consecutive failures: at least half of the time that the rule gives,
+    /// and at most all of it. The random number `random` selects the pause evenly from this range, so that
+    /// processes that failed together do not retry together.
     pub(crate) fn pause(self, failed: u32, random: u64) -> Duration {
         let doubled = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
         let whole = self.first.saturating_mul(doubled).min(self.longest);

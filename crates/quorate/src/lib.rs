@@ -1,5 +1,5 @@
-//! Copies of a service agree, through N independent nodes, on which copy leads, which copy runs a job, and which copy handles a
-//! message.
+//! Coordination for the copies of a service. Through N independent nodes they agree which copy leads, which
+//! copy runs a job, and which copy handles a message.
 //!
 //! ```
 //! use quorate::{Claims, Cron, Election, Job, Quorum, Scheduler, node::MemoryNode};
@@ -7,7 +7,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Five nodes in memory; `quorate-redis` has those that several processes share.
+//! // Five nodes in this process. For nodes that several processes share, see `quorate-redis`.
 //! let nodes = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}")));
 //! let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 //!
@@ -28,7 +28,7 @@
 //!     Ok::<(), Infallible>(())
 //! });
 //! let scheduler = Scheduler::new(&quorum, "billing").job(nightly);
-//! scheduler.run().until(std::future::ready(())).await?; // a service: until its shutdown
+//! scheduler.run().until(std::future::ready(())).await?; // a service passes its shutdown signal
 //!
 //! // Every copy receives every message; one handles it.
 //! let claims = Claims::new(&quorum, "orders");
@@ -52,8 +52,8 @@
 //!
 //! * [`mod@env`]: points in time
 //! * [`node`]: one server. The memory node and the file node are here; Redis servers are in `quorate-redis`
-//! * `config`, `trust`, `vote`, `driver`: the settings, the rules on which nodes may vote, the count of
-//!   votes, and one task for each node
+//! * `config`: the settings; `trust`: the rules on which nodes may vote; `vote`: the count of votes;
+//!   `driver`: one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
 //! * [`quorum`]: the [`Quorum`] and its status
 //! * `ledger`: records that a majority of the nodes keeps for the scheduler
@@ -137,7 +137,7 @@ pub use scheduler::Job;
 /// # let quorum = Quorum::builder().node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
 /// let report = Job::new("report", Cron::parse("0 3 * * *")?, |_tick| async { Ok::<(), String>(()) });
 /// let scheduler = Scheduler::new(&quorum, "billing").job(report);
-/// scheduler.run().until(std::future::ready(())).await?; // a service: until its shutdown
+/// scheduler.run().until(std::future::ready(())).await?; // a service passes its shutdown signal
 /// quorum.close().await;
 /// # Ok(())
 /// # }

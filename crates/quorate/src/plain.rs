@@ -1,5 +1,5 @@
-//! Text from outside the process, made safe for errors, logs and terminals. Shared by the project's crates; not part of
-//! the public interface.
+//! Functions that make text from outside the process safe for errors, logs and terminals. All crates of the
+//! project use them. They are not part of the public interface.
 
 use std::fmt::Write;
 

@@ -7,10 +7,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     // --- fencing ---
-    /// The worker takes the largest counter among the grants as its fencing token, although no majority
-    /// stores it.
+    /// The worker takes the largest counter among the grants as its fencing token, even if no majority stores
+    /// that value.
     NoRaise,
-    /// The worker trusts the value of a counter that a node restored from an old snapshot.
+    /// The worker trusts the value of a counter that a node has restored from an old snapshot.
     RelicsTrusted,
 
     // --- owner tokens, and requests that are late or lost ---
@@ -18,14 +18,15 @@ pub enum Sabotage {
     TokenReused,
     /// An attempt whose future is dropped sends no releases.
     DropsSilently,
-    /// The worker sends the releases of a batch before its other requests.
+    /// The worker sends the releases of a batch before the other requests of that batch.
     ReleasesFirst,
     /// The worker's requests carry no latest time, so a node may execute them at any later time.
     NoNotAfter,
     /// The worker opens a new session with a node at once. It does not wait until the node refuses every
     /// request of the old session as too late.
     NoFence,
-    /// The worker does not repeat an attempt that it lost because concurrent attempts split the votes.
+    /// The worker does not repeat a lost attempt, even if it lost only because concurrent attempts split the
+    /// votes.
     SplitsStand,
 
     // --- the end of a lease ---
@@ -34,7 +35,7 @@ pub enum Sabotage {
     /// The validity of a lease counts from the time of the reply, not from the time at which the request was
     /// sent.
     ValidityFromReceipt,
-    /// The holder's check of its lease does not read the clock.
+    /// The holder checks its lease without reading the clock.
     LooksWithoutClock,
     /// The worker notices the step-down and the loss of a lease only when a vote arrives, not at their time.
     LossFromVotesOnly,
@@ -46,7 +47,7 @@ pub enum Sabotage {
     // --- who may vote ---
     /// A node that lost its memory votes at once.
     NoQuarantine,
-    /// Grants of a node that has lost its memory since still count.
+    /// A grant still counts after its node has lost its memory.
     ForgettersCount,
     /// A node whose clock jumped ahead continues to vote.
     JumpsUnseen,
