@@ -66,8 +66,8 @@ pub struct QuorumConfig {
     /// Lets nodes without a marker vote at once. Use it only for development and tests. Shared by all
     /// workers. Default false.
     pub trust_new_nodes: bool,
-    /// Makes the worker read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect.
-    /// Default false.
+    /// Keeps the worker from writing markers, so that a wrong setting of this worker does not stay on the
+    /// nodes. The worker uses only nodes that other workers have marked. Default false.
     pub only_looks: bool,
     /// The safety mechanisms that this worker leaves out, to test that the simulation detects their absence.
     /// Default none.

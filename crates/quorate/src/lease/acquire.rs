@@ -28,7 +28,7 @@ pub(crate) enum AttemptResult<D = ()> {
 }
 
 impl<D: RoundData> AttemptResult<D> {
-    /// Returns whether the attempt was lost although no other client holds the lease: concurrent attempts
+    /// Returns whether the attempt was lost although no majority names a holder. Then concurrent attempts
     /// split the votes, or the grants of lost attempts are still being released.
     fn is_split(&self) -> bool {
         matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
@@ -53,7 +53,8 @@ pub(crate) async fn attempt(
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
-/// Attempts to turn a writer's lease, which has ended, into a reader's lease with the same parameters.
+/// Attempts to turn the writer's lease `lease`, which its holder has just ended, into a reader's lease with
+/// the same parameters.
 pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
     let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
     let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
@@ -66,7 +67,7 @@ pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> Attemp
 ///
 /// Concurrent attempts may split the votes, so that all of them are lost and no client holds the lease. An
 /// attempt that was lost in this way is repeated after a random pause, at most `SPLITS_MAX` times. The
-/// repetitions end when the attempt is won, or when a majority names the holder.
+/// repetitions end earlier if the attempt is won, or if a majority names a holder.
 ///
 /// # Cancel safety
 /// Dropping the future releases every lease that was won or may yet be granted.
@@ -78,7 +79,7 @@ pub(crate) async fn attempt_each(
     attempt_each_with(inner, resources, params, &()).await
 }
 
-/// Does the same as [`attempt_each`]; each round also collects `data`.
+/// Does the same as [`attempt_each`]. The tally of each attempt also collects `data` from the replies.
 ///
 /// # Cancel safety
 /// Dropping the future releases every lease that was won or may yet be granted.
@@ -127,7 +128,7 @@ struct Round<'a, D: RoundData> {
 }
 
 /// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it queues
-/// releases, which the nodes receive after its other requests.
+/// releases. The nodes receive them after the attempt's other requests.
 struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
@@ -138,16 +139,16 @@ struct Attempt<D: RoundData> {
 }
 
 enum Step {
-    /// Waiting for votes on the first request, which acquires or downgrades.
+    /// Waiting for votes on the first request, which acquires the resource or downgrades a lease.
     Acquiring,
-    /// A majority granted. `waiting` nodes have not yet answered the request to raise their counters to
-    /// `token`.
+    /// A majority granted. The nodes with a smaller counter have been asked to raise it to `token`; `waiting`
+    /// of them have not answered yet.
     Raising { token: FencingToken, waiting: usize },
-    /// Won, with this token.
+    /// The attempt is won, with this fencing token.
     Won(FencingToken),
     /// The attempt was lost, and its grants have been released.
     Lost,
-    /// Adopted by the renewer.
+    /// The renewer has adopted the lease.
     Adopted,
 }
 
@@ -233,7 +234,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         if !matches!(attempt.step, Step::Acquiring) {
-            return; // A late vote. The first extension finds a late grant; a lost attempt has sent its releases.
+            return; // A late vote. A won lease sees a late grant at its first extension; a lost attempt has released.
         }
         attempt.tally.count(vote);
         if attempt.tally.verdict() == Verdict::Won {
@@ -301,7 +302,8 @@ impl<'a, D: RoundData> Round<'a, D> {
 
     /// Hands the won leases over to the renewer, and returns handles that release their leases when they are
     /// dropped. If the future of [`Round::run`] is dropped before this call, the attempts release their
-    /// leases. This function has no await point, so every lease belongs either to its attempt or to a handle.
+    /// leases. This function has no await point, so at every await point each lease belongs to its attempt or
+    /// to a handle.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
@@ -348,8 +350,8 @@ impl<'a, D: RoundData> Round<'a, D> {
     }
 }
 
-/// Returns the candidate for the fencing token: the largest counter among the grants. See
-/// [`Tally::candidate`].
+/// Returns the candidate for the fencing token: the largest counter among the grants. Counters that were
+/// restored from a snapshot count differently: see [`Tally::candidate`].
 fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToken {
     if inner.config().sabotaged(Sabotage::RelicsTrusted) {
         return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
@@ -358,8 +360,8 @@ fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToke
 }
 
 /// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer.
-/// An attempt that a majority granted, and that was lost later, counts as contended too: another attempt can
-/// help.
+/// An attempt also counts as contended if a majority granted it and it was lost later, because another
+/// attempt can help.
 pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()

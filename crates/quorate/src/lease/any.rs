@@ -12,13 +12,13 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The maximum number of locks to choose from, and of slots of one resource.
+/// The maximum number of locks to choose from, and of numbered slots under one name.
 const SLOTS_MAX: usize = 1024;
-/// The longest pause of a waiter between two attempts, without the random part.
+/// The longest pause of a waiter between two passes over the locks, without the random part.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// The shortest pause of a waiter between two attempts.
+/// The shortest pause of a waiter between two passes over the locks.
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(10);
-/// The range of the random part, which keeps waiters from attempting all at once.
+/// The range of the random part of the pause, which keeps waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
 
 impl Locks {
@@ -73,7 +73,7 @@ impl Locks {
     }
 
     /// Makes one attempt at each lock that may be free, without waiting. [`TryAcquire::Contended`] means that
-    /// all of the locks are held. It names the lock that was tried last, and the holder of that lock.
+    /// none could be acquired. It names the lock that was tried last, and the holder of that lock.
     ///
     /// # Errors
     /// The same as for [`Lock::try_acquire`](super::Lock::try_acquire).
@@ -90,8 +90,8 @@ impl Locks {
         }
     }
 
-    /// Makes one attempt at each lock that may be free, until one is acquired. A [`Refusal`] says why none
-    /// was.
+    /// Makes one attempt at each lock that may be free, until one is acquired. If none is, returns a
+    /// [`Refusal`] with the reason.
     async fn pass(&self) -> Result<Result<(usize, Lease), Refusal>, AcquireError> {
         let names = self.names.clone()?;
         if names.is_empty() || names.len() > SLOTS_MAX {
@@ -126,8 +126,8 @@ impl Locks {
                 return Ok(Err(Refusal { error, retry_after: None }));
             }
             if untried.is_none() {
-                // One inspection of all locks shows which of them to try. If all `k` locks are held, the pass
-                // then costs two round trips rather than `k`.
+                // One inspection of all locks shows which of them may be free. If all of them are held, the
+                // pass then costs two round trips, rather than one for each lock.
                 let seen = inspect_each(&self.inner, &names).await;
                 for seen in seen.iter().flatten() {
                     soonest = earlier(soonest, seen.remaining);

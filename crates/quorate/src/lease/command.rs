@@ -25,7 +25,7 @@ pub(crate) enum RenewerCommand {
     Limit { id: u64, until: Option<BootTime>, heartbeat: Option<Health> },
     /// Renew the lease now, and report the result.
     Extend { id: u64, done: oneshot::Sender<Result<(), LeaseError>> },
-    /// Report the present state of a lease, and its events from now on.
+    /// Report the present state of a lease to `events`, and its events from now on.
     Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
 }
 
@@ -38,7 +38,8 @@ pub(crate) struct Adoption {
     pub(crate) token: FencingToken,
     pub(crate) params: LeaseParams,
     pub(crate) grants: Vec<(usize, Grant)>,
-    /// The channel of the votes that come after the verdict.
+    /// The channel of the attempt's votes that come after its verdict; `None` if several attempts were made
+    /// together.
     pub(crate) late: Option<VoteReceiver>,
     pub(crate) deadline: Arc<LeaseDeadline>,
 }

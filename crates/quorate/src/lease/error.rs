@@ -4,8 +4,8 @@ use crate::{
     vote::{NoMajority, NodeOutcome},
 };
 
-/// The reason why a lock was not acquired. Contention is an error only of calls that wait, such as `acquire`,
-/// once the wait is over. `try_acquire` reports it as an outcome.
+/// The reason why a lock was not acquired. A lock that another client holds is an error only for calls that
+/// wait, such as `acquire`, and only once the wait is over. `try_acquire` reports it as an outcome.
 ///
 /// ```
 /// use quorate::{AcquireError, Quorum, node::MemoryNode};
@@ -63,7 +63,7 @@ pub enum AcquireError {
 
 impl AcquireError {
     /// Returns the error of a lost round. Its kind depends on what prevented a majority: another holder
-    /// (`contended`), nodes that may not vote, or nodes that did not answer.
+    /// (`contended` is true), nodes that may not vote, or nodes that did not answer.
     pub(crate) fn lost(resource: Resource, contended: bool, report: NoMajority) -> Self {
         let untrusted = report.count(|outcome| matches!(outcome, NodeOutcome::Untrusted(_)));
         let silent = report.count(|o| matches!(o, NodeOutcome::Unreachable(_) | NodeOutcome::Pending));
@@ -98,7 +98,7 @@ impl AcquireError {
         }
     }
 
-    /// The kind of the error, for a log that reports each kind once.
+    /// The kind of the error. A log uses it to report each kind once.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Setting(_) => "setting",
@@ -147,7 +147,8 @@ pub enum LeaseError {
     /// The name of the successor is not a valid worker name.
     #[error(transparent)]
     Successor(#[from] SettingError),
-    /// Too few nodes extended, downgraded or reserved the lease.
+    /// Too few nodes extended the lease, turned it into a reader's lease, or reserved the resource for the
+    /// successor.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
     /// The quorum has been closed.

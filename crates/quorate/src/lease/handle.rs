@@ -46,8 +46,8 @@ use tokio_util::sync::CancellationToken;
 ///
 /// Dropping a lease only queues its release, which a task of the quorum then sends. If the runtime ends
 /// first, for example because `drop(lease)` is the last line of `main`, the lock stays taken until its TTL is
-/// over. To avoid this, call [`Lease::release`], or call [`Quorum::close`](crate::Quorum::close), which sends
-/// all releases, as the last line.
+/// over. To avoid this, call [`Lease::release`] before the end. Or call
+/// [`Quorum::close`](crate::Quorum::close) in the last line: it sends all releases.
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
     inner: Arc<QuorumInner>,
@@ -133,7 +133,7 @@ impl Lease {
         self.deadline.lost.token()
     }
 
-    /// Returns the events from now on.
+    /// Returns a subscription to the lease's events from now on.
     pub fn events(&self) -> Events<LeaseEvent> {
         let (events, stream) = mpsc::unbounded_channel();
         self.inner.command(RenewerCommand::Watch { id: self.id, events });
@@ -160,7 +160,7 @@ impl Lease {
     /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.
     ///
     /// # Cancel safety
-    /// The lease ends and the releases are sent at the first poll, or when the future is dropped: no release is lost.
+    /// The lease ends at the first poll, or when the future is dropped. The releases are sent in both cases.
     pub async fn release(self) -> Result<(), NoMajority> {
         self.end().await
     }
@@ -214,14 +214,14 @@ impl Lease {
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
-    /// Ends the lease, then sends the renewer a command that uses the lease's keys for another purpose than
-    /// their release, such as a transfer.
+    /// Ends the lease, then sends the renewer `command`. The command may use the lease's keys for another
+    /// purpose than their release, such as a transfer.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
         self.deadline.release();
         self.inner.command(command(self.id));
     }
 
-    /// Ends the lease and leaves its keys on the nodes. The caller replaces them, or lets them expire.
+    /// Ends the lease and leaves its keys on the nodes. The caller replaces the keys, or lets them expire.
     pub(crate) fn forget(&self) {
         self.deadline.release();
         self.inner.command(RenewerCommand::Forget { id: self.id });
@@ -233,14 +233,14 @@ impl Lease {
         self.deadline.granted_until() - self.inner.config().validity(self.params.ttl)
     }
 
-    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node
-    /// whose grant was received by then.
+    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
+    /// grant had been received by the end of the attempt.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         self.deadline.granted_on()
     }
 
     /// Returns whether the lease is valid, and would be valid even if it had never been extended. If so, no
-    /// node that granted it can have granted the lock to another client since.
+    /// node that granted it has granted the lock to another client since.
     pub(crate) fn is_of_first_grant(&self) -> bool {
         self.is_valid() && self.inner.env().now() < self.deadline.granted_until()
     }

@@ -10,20 +10,22 @@ use std::{
 };
 
 /// A sign that a worker's work makes progress. With [`Lock::renew_while_beating`], a lease is extended only
-/// while the last beat, or the beginning of the lease, is no older than `max_silence`. Clones share one
-/// heartbeat.
+/// while there was a beat within the last `max_silence`. The beginning of the lease counts as a beat. Clones
+/// share one heartbeat.
 ///
 /// Call [`Heartbeat::beat`] where work gets *done*, not from a timer: a timer continues to beat while the
 /// work hangs.
 ///
-/// Leases are extended on a separate task. A holder's own task may block its thread: in a write to a full
-/// pipe, on a file system that hangs, or on a mutex. Without a heartbeat, the holder then keeps its lease for
-/// as long as the runtime has another thread.
+/// A separate task extends the leases. So a holder whose own task blocks its thread keeps its lease, for as
+/// long as the runtime has another thread. The holder may block in a write to a full pipe, on a file system
+/// that hangs, or on a mutex. A heartbeat ends the lease of such a holder.
 ///
 /// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the
-/// validity of its last extension is over. A good value for `max_silence` is a third of the TTL, which is the
-/// time between two extensions. A shorter value leads to false alarms on a busy machine. Each false alarm
-/// delays an extension until after the next beat.
+/// validity of its last extension is over.
+///
+/// A good value for `max_silence` is a third of the TTL, which is the time between two extensions. A shorter
+/// value leads to false alarms on a busy machine. Each false alarm delays an extension until after the next
+/// beat.
 ///
 /// See [`Lock::renew_while_beating`], [`Election::renew_while_beating`] and [`Scheduler::renew_while_beating`].
 ///
@@ -42,8 +44,8 @@ struct HeartbeatState {
 }
 
 impl Heartbeat {
-    /// Returns a heartbeat whose longest silence is `max_silence`.
-    /// [`Quorum::heartbeat`](crate::Quorum::heartbeat) describes it.
+    /// Returns a heartbeat whose longest silence is `max_silence`: see
+    /// [`Quorum::heartbeat`](crate::Quorum::heartbeat).
     #[doc(hidden)]
     pub fn new(env: &Env, max_silence: Duration) -> Self {
         let last = AtomicU64::new(env.now().as_nanos());
@@ -79,8 +81,8 @@ pub(crate) enum Health {
 }
 
 impl Health {
-    /// Returns whether to extend a lease whose health has been checked since `since`. A check that panics
-    /// counts as false.
+    /// Returns whether to extend a lease now. `since` is the time from which the check applies to the lease.
+    /// A check that panics counts as false.
     pub(crate) fn is_good(&self, since: BootTime, now: BootTime) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),

@@ -17,7 +17,8 @@ pub struct Inspection {
     /// True if only a minority names a holder. An attempt is in progress, or keys of an earlier attempt are left and
     /// will expire.
     pub contended: bool,
-    /// The last fencing token that the counters of a majority have reached, whether or not the resource is held.
+    /// The largest fencing token that the counters of a majority have reached, whether or not the resource is
+    /// held.
     pub token: Option<FencingToken>,
     /// For a claim, the done record with the highest token that any node reported.
     #[doc(hidden)]
@@ -37,7 +38,7 @@ pub struct Inspection {
 pub(crate) enum InspectTarget<'a> {
     /// No majority can name the same owner.
     Nobody,
-    /// The nodes that have not answered may complete a majority for an owner.
+    /// Unknown: the nodes that have not answered may complete a majority for an owner.
     Unknown,
     /// The owner that a majority names.
     Of(&'a Owner),
@@ -73,8 +74,7 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
 }
 
 /// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes
-/// answered. It waits only for the answers of a majority, because its caller uses the result only to choose
-/// the resources to try.
+/// answered. It waits for the answers of a majority only, and not for those of every node.
 pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let pool = inner.pool();
     let (sender, mut votes) = vote_channel();
@@ -111,7 +111,7 @@ fn merge(views: &[View], majority: usize) -> Inspection {
     let holders = || views.iter().filter_map(|view| view.holder.as_ref());
     let holder = holders().find_map(|(owner, _)| {
         let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
-        // A key without an expiry is sorted as the latest.
+        // A key without an expiry counts as the one that expires last.
         left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
         Some((owner.clone(), *left.get(majority - 1)?))
     });
@@ -135,8 +135,8 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
         begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {
-            // The payload of the larger count takes precedence: the other may belong to an attempt that never
-            // began.
+            // The payload of the larger count takes precedence: the payload of the smaller count may belong
+            // to an attempt that never began.
             let (more, fewer) = if one.attempts < two.attempts { (two, one) } else { (one, two) };
             AttemptCount { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
         }),

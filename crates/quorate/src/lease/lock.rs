@@ -51,8 +51,8 @@ pub struct Lock<L = Lease> {
     lease: PhantomData<fn() -> L>,
 }
 
-/// A callback for a lost attempt, called if a majority of the nodes names the same holder. Its arguments are
-/// that holder and the rest of the holder's TTL.
+/// A callback that is called after a lost attempt if a majority of the nodes names the same holder. Its
+/// arguments are that holder and the remaining time of the holder's lease.
 pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 
 /// The outcome of an attempt without waiting, at one lock or several, for writing or for reading.
@@ -128,7 +128,7 @@ impl<L> Lock<L> {
         }
     }
 
-    /// Returns the same lock, whose leases hold it in this mode.
+    /// Returns the same lock, to be acquired in this mode.
     pub(super) fn held(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
@@ -154,10 +154,11 @@ impl<L> Lock<L> {
     /// [`Owner::QUEUE`] as the holder. By default there is no queue.
     ///
     /// The waiters' wall clocks determine the order, so it is only as exact as the agreement of these clocks.
-    /// A worker whose clock is further than `max_clock_offset` from the nodes' clocks gets no place. A waiter
-    /// that stops renewing its place loses it within three times (100 ms and two node timeouts): 0.9 s at the
-    /// defaults. A node keeps 128 places for each lock; a waiter that finds no free place waits without one.
-    /// Waiting readers acquire the lock together, up to the first writer in the queue.
+    /// A worker whose clock is further than `max_clock_offset` from the nodes' clocks gets no place.
+    ///
+    /// A waiter that stops renewing its place loses it within three times (100 ms and two node timeouts): 0.9
+    /// s with the default settings. A node keeps 128 places for each lock; a waiter that finds no free place
+    /// waits without one. Waiting readers acquire the lock together, up to the first writer in the queue.
     pub fn fair(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
@@ -245,19 +246,20 @@ impl Lock {
     /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts the call sleeps
     /// until the nodes report a release, or until the holder's TTL, as the nodes reported it, is over.
     ///
-    /// The call also tries every 100 ms. A report may be lost, and neither other Redlock clients nor nodes
-    /// that are directories report releases. Once a majority of the nodes has reported a release to this
-    /// worker, the interval grows to 400 ms.
+    /// The call also tries every 100 ms, because a report may be lost. Other Redlock clients, and nodes that
+    /// are directories, do not report releases at all. Once a majority of the nodes has reported a release to
+    /// this worker, the interval grows to 400 ms.
     ///
     /// Within this process, a release wakes the caller that has waited longest. Between processes there is no
     /// order without [`Lock::fair`].
     ///
     /// # Errors
     /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
-    /// Some nodes may refuse this worker for a reason that only an operator can fix. Such reasons are a wrong
-    /// password, missing permissions, another node list, other shared settings, a replica's role or an
-    /// eviction policy. If the remaining nodes are not a majority, the error is returned at once.
-    /// [`AcquireError::is_permanent`] distinguishes these errors from others.
+    ///
+    /// Some nodes may refuse this worker for a reason that only an operator can fix: a wrong password,
+    /// missing permissions, another node list, other shared settings, a replica's role or an eviction policy.
+    /// If the remaining nodes are not a majority, the error is returned at once.
+    /// [`AcquireError::is_permanent`] is true for such an error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.

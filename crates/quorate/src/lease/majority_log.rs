@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-/// The pause after which a wait that continues is logged again.
+/// The time after which a wait that continues is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
 /// The time after which a cold start that still waits for a majority is logged as a warning. A healthy cold
 /// start takes less time.
@@ -26,10 +26,10 @@ struct Waiting {
     next: BootTime,
 }
 
-/// The line to log for an acquisition that found no majority.
+/// The line to log when an acquisition found no majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// No line: the wait has been logged.
+    /// No line, because the wait was logged a short time ago.
     Quiet,
     /// The wait begins. If this worker has never had a quorum, this is a cold start.
     Begins,
@@ -38,7 +38,8 @@ enum Line {
 }
 
 impl MajorityLog {
-    /// Logs that an acquisition waits for a majority, unless that was logged less than a minute ago.
+    /// Logs that an acquisition waits for a majority, unless the wait was logged less than a minute ago (on a
+    /// cold start at first: less than a second ago).
     pub(crate) fn missing(&self, now: BootTime, had_quorum: bool, error: &AcquireError) {
         match self.line(now, had_quorum) {
             Line::Quiet => {}

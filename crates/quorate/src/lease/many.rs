@@ -61,13 +61,14 @@ impl Locks {
     }
 
     /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every
-    /// lock. `max_hold` counts for each lease from its own acquisition.
+    /// lock. The time of `max_hold` counts for each lease from its own acquisition.
     ///
     /// All locks are tried at once. If another client holds one of them, the leases before it *in the order
     /// of the names* are kept during the wait, and those after it are released. A caller therefore waits only
-    /// for a name that comes after all names that it holds, and no two callers wait for each other. This does
-    /// not cover locks that a caller acquires by other calls: acquiring locks one by one, in another order,
-    /// can still cause a deadlock.
+    /// for a name that comes after all names that it holds. So two callers never wait for each other.
+    ///
+    /// This does not cover locks that a caller acquires by other calls: acquiring locks one by one, in
+    /// another order, can still cause a deadlock.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had
@@ -160,7 +161,7 @@ impl Locks {
                 !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
             };
             if !held.iter().all(stands) {
-                held.clear(); // During the wait for a later lock, an earlier lease ended or came near its end.
+                held.clear(); // While the call waited for a later lock, an earlier lease ended or came near its end.
             } else if held.len() == sorted.len() {
                 return Ok(held);
             }
@@ -232,7 +233,7 @@ impl Leases {
     }
 }
 
-/// Waits until the first of these signals fires.
+/// Waits until the signal of one of `leases` fires.
 async fn first(leases: &[Lease], signal: impl Fn(&Lease) -> &CancellationToken) {
     select_all(leases.iter().map(|lease| Box::pin(signal(lease).cancelled()))).await;
 }

@@ -3,9 +3,10 @@
 //!
 //! # What is not guaranteed
 //!
-//! A lease says which process *may* act, not which one *does*. Between [`Lease::fencing_token`] and the write
-//! that follows it, the process may be paused for longer than the lease is valid. So the store that receives
-//! the write must compare the fencing token. Mutual exclusion rests on these assumptions:
+//! A lease says which process *may* act. It does not prove which process *does* act: between
+//! [`Lease::fencing_token`] and the write that follows it, the process may be paused for longer than the
+//! lease is valid. So the store that receives the write must compare the fencing token. Mutual exclusion
+//! rests on these assumptions:
 //!
 //! * Clock rates are within `drift_rate` of each other.
 //! * Node clocks step by no more than `clock_step_allowance`. Larger steps are tolerated once a client has observed
@@ -22,10 +23,13 @@
 //! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers
 //! hold a name, the lock's key on each node holds one reserved word,
 //! [`Owner::READERS`](crate::node::Owner::READERS), and expires with the last reader. So nodes grant the name
-//! neither to a plain lock nor to another Redlock client, which does not know about readers. (The alternative
-//! is a separate key for readers, which writers also check. It was rejected because other Redlock clients do
-//! not check that key, and would acquire the name while readers hold it.) The rules of all leases hold for
-//! readers too: a majority, validity from the send, extension, quarantine. The differences are:
+//! neither to a plain lock nor to another Redlock client, which does not know about readers.
+//!
+//! A separate key for readers would not have this effect: other Redlock clients would not check it, and would
+//! acquire the name while readers hold it.
+//!
+//! The rules of all leases hold for readers too: a majority, validity from the send, extension, quarantine.
+//! The differences are:
 //!
 //! * Readers have no fencing token, and change no counter. If a reader is paused between
 //!   [`ReadLease::ensure_held`] and the use of the data, a writer may acquire the lock meanwhile. The reader
@@ -36,18 +40,20 @@
 //! * Without [`Lock::fair`], a steady stream of readers keeps a writer waiting without limit.
 //!
 //! [`Lease::downgrade`] ends the writer's lease before its first message is sent. A node turns the writer's
-//! lease into a reader's lease only if it still stores the writer's key and has granted the name to no other
-//! owner since. (The stored owner alone does not show this: a late extension may set the same owner again
-//! after another writer. The formal model found that case.) A reader's lease cannot be upgraded to a
-//! writer's: two readers that both tried would wait for each other.
+//! lease into a reader's lease under two conditions: it still stores the writer's key, and it has granted the
+//! name to no other owner since. The stored key alone is not enough, because a late extension may set the
+//! same owner again after another writer; the formal model found that case.
+//!
+//! A reader's lease cannot be upgraded to a writer's: two readers that both tried would wait for each other.
 //!
 //! # Fair waiting
 //!
 //! [`Lock::fair`] orders waiters by the start of their wait, as their own wall clocks show it. The order is
 //! only as exact as the agreement of these clocks, and `max_clock_offset` bounds how far a clock may be off.
-//! A node grants only to the head of its queue, so it refuses an attempt without a place while the queue is
-//! not empty. Two things are not guaranteed. First, a paused worker loses its place after 0.9 s at the
-//! defaults. When the worker continues, it takes a place again, with the start of its wait unchanged. Second,
+//! While a node's queue is not empty, the node grants only to the head of the queue.
+//!
+//! Two things are not guaranteed. First, a paused worker loses its place after 0.9 s with the default
+//! settings. When the worker continues, it takes a place again, with the start of its wait unchanged. Second,
 //! nodes may lose the queue, and with it the order. Mutual exclusion does not depend on the queue.
 //!
 //! # The states of a lease

@@ -59,7 +59,7 @@ impl LeaseOptions {
         self
     }
 
-    /// Sets the shortest validity that a new lease may have left when its attempt ends. An attempt that
+    /// Sets the shortest validity that a new lease must have left when its attempt ends. An attempt that
     /// leaves less counts as lost. The default is the step-down grace.
     pub fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = Some(least);
@@ -74,9 +74,11 @@ impl LeaseOptions {
     }
 
     /// Sets how long a lease is held at most, counted from its acquisition. Validity ends by then, and the
-    /// step-down comes earlier by the step-down grace. `max_hold` must be longer than the grace. By default
-    /// there is no limit. If the holder crashes shortly before that time, its keys stay on the nodes for up
-    /// to about a third of the TTL longer.
+    /// step-down comes earlier by the step-down grace. `max_hold` must be longer than the grace and than
+    /// `min_validity`. By default there is no limit.
+    ///
+    /// If the holder crashes shortly before that time, its keys stay on the nodes for up to about a third of
+    /// the TTL longer.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -152,7 +154,8 @@ impl LeaseOptions {
         }
     }
 
-    /// Gives the renewer the limits of a lease that was just acquired: `max_hold` and the health check.
+    /// Gives the renewer the limits of a lease that was acquired at `acquired`: `max_hold` and the health
+    /// check.
     pub(crate) fn bind(&self, lease: &Lease, acquired: BootTime) {
         if self.max_hold.is_some() || self.health.is_some() {
             lease.limit(self.max_hold.map(|most| acquired + most), self.health.clone());
@@ -184,8 +187,8 @@ impl fmt::Debug for LeaseOptions {
     }
 }
 
-/// Defines the methods of [`LeaseOptions`] on a builder. The builder has a field `options`. With `through
-/// FIELD`, it has instead a field that is itself a builder with these methods.
+/// Defines the methods of [`LeaseOptions`] on a builder. Without an argument, they change the builder's field
+/// `options`. With `through FIELD`, they call the same methods on that field, which is itself such a builder.
 macro_rules! lease_options {
     () => {
         /// Sets every option that is set in `options`; the others stay as they are.

@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LeaseParams {
     pub(crate) ttl: Duration,
-    /// The time by which the step-down precedes the end of validity.
+    /// The grace period: the time between the step-down and the end of validity.
     pub(crate) grace: Duration,
-    /// The shortest validity that an attempt may leave: an attempt that leaves less counts as lost.
+    /// The shortest validity that must be left when the attempt ends. Otherwise the attempt counts as lost.
     pub(crate) min_validity: Duration,
     /// The lifetime of the fencing counter after its last use.
     pub(crate) keep: Duration,
@@ -43,8 +43,9 @@ impl LeaseParams {
         Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Exclusive })
     }
 
-    /// Returns the request that acquires the lease. `propose` is the client's wall clock: a node without a counter
-    /// starts one at that value.
+    /// Returns the request that acquires the lease. `propose` is the client's wall clock: a node without a
+    /// fencing counter starts one at that value, if it differs from the node's clock by at most `tolerance`.
+    /// `ticket` identifies the caller's place in the queue, if it has one.
     pub(super) fn acquire(
         &self,
         resource: Resource,

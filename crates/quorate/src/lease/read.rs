@@ -64,7 +64,7 @@ impl ReadLease {
         self.0.ttl()
     }
 
-    /// Checks that the lease is valid, so that no client has held the lock for writing since the lease was
+    /// Checks that the lease is valid. If it is, no client has held the lock for writing since the lease was
     /// acquired. Call it after reading, before the data is trusted.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl ReadLease {
         self.0.lost_token()
     }
 
-    /// Returns the events from now on.
+    /// Returns a subscription to the lease's events from now on.
     pub fn events(&self) -> Events<LeaseEvent> {
         self.0.events()
     }
@@ -121,7 +121,7 @@ impl ReadLease {
     /// The same as for [`Lease::release`].
     ///
     /// # Cancel safety
-    /// The lease ends and the releases are sent at the first poll, or when the future is dropped: no release is lost.
+    /// The lease ends at the first poll, or when the future is dropped. The releases are sent in both cases.
     pub async fn release(self) -> Result<(), NoMajority> {
         self.0.release().await
     }
@@ -131,9 +131,9 @@ impl Lease {
     /// Turns this writer's lease into a reader's lease. From then on other readers may acquire the lock. No
     /// other client can write between the two leases.
     ///
-    /// The writer's lease ends before the first message is sent, whatever the result. Each node turns it into
-    /// a reader's lease in one step. The reader's lease has the same TTL and grace, and an owner token of its
-    /// own. A `max_hold` or a health check applies to the writer's lease only, and ends with it.
+    /// The writer's lease ends before the first message is sent, even if the call then fails. Each node turns
+    /// it into a reader's lease in one step. The reader's lease has the same TTL and grace, and an owner
+    /// token of its own. A `max_hold` or a health check applies to the writer's lease only, and ends with it.
     ///
     /// # Errors
     /// [`LeaseError`] if the lease had ended, or if too few nodes turned it into a reader's lease. In either
@@ -145,8 +145,8 @@ impl Lease {
     pub async fn downgrade(self) -> Result<ReadLease, LeaseError> {
         self.fencing_token()?;
         let inner = Arc::clone(self.inner());
-        // End the writer's lease before the first message is sent: see `LeaseDeadline::release`. The renewer leaves
-        // the keys to `WriterKeys`.
+        // End the writer's lease before the first message is sent: see `LeaseDeadline::release`. The renewer
+        // does not release the keys; the guard `WriterKeys` does.
         self.forget();
         let keys = WriterKeys { inner: Arc::clone(&inner), lease: self };
         let attempted = downgrade(&inner, &keys.lease).await;
@@ -163,7 +163,8 @@ impl Lease {
     }
 }
 
-/// Releases the keys of a writer's lease on every node that has not turned it into a reader's lease.
+/// A guard for the keys of a writer's lease. When it is dropped, it releases them on every node that has not
+/// turned the lease into a reader's lease.
 struct WriterKeys {
     inner: Arc<QuorumInner>,
     lease: Lease,

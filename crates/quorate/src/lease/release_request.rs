@@ -1,8 +1,8 @@
 //! Requests that ask a holder to release its lease.
 //!
-//! A release request is a short lease on a name of its own, [`Resource::resign_request`], that carries the
-//! *holder's* owner token. So the request applies only to this holder, and to no later one. It expires after
-//! its TTL, and the nodes need no additional kind of request for it.
+//! A release request is stored like a short lease on a name of its own, [`Resource::resign_request`]. Its
+//! owner token is the one of the *holder*. So the request applies only to this holder, and to no later one.
+//! It expires after its TTL, and the nodes need no additional kind of request for it.
 
 use crate::{
     lease::{Lease, inner::QuorumInner},
@@ -11,8 +11,8 @@ use crate::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// The tolerance for the first counter value of a release request. The counter has no meaning here, so a node
-/// accepts any clock as its start.
+/// The tolerance for the value at which a node starts the request's fencing counter. The counter has no
+/// meaning here, so a node accepts any clock as its start.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// The number of checks for release requests that a holder makes per TTL.
 const LOOKS: u32 = 10;
@@ -75,7 +75,7 @@ pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
-    // A node that has reported the request once counts from then on.
+    // The nodes that have reported the request at least once. They count from then on.
     let mut reported = BTreeSet::new();
     loop {
         pool.env().sleep(every).await;

@@ -24,8 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The maximum number of messages taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
-/// The task that owns and extends every held lease of a quorum. All leases share one task, one timer wheel of
-/// due times, and one channel of votes.
+/// The task that owns and extends every held lease of a quorum. All leases share one task, one ordered list
+/// of due times, and one channel of votes.
 #[derive(Debug)]
 pub(crate) struct LeaseRenewer {
     pool: Arc<NodePool>,
@@ -33,8 +33,8 @@ pub(crate) struct LeaseRenewer {
     events: mpsc::UnboundedReceiver<PoolEvent>,
     sender: VoteSender,
     votes: VoteReceiver,
-    /// The entries are boxed, since they are large and a B-tree reserves room for up to twice as many entries as it
-    /// holds.
+    /// The entries are boxed, because they are large, and a B-tree reserves room for up to twice as many
+    /// entries as it holds.
     kept: BTreeMap<u64, Box<RenewalEntry>>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
@@ -123,7 +123,8 @@ impl LeaseRenewer {
                 // A lease that has been released reports no more events: the channel closes.
                 if let Some(kept) = self.kept.get_mut(&id) {
                     let _ = events.send(kept.held.stage());
-                    // Drop closed watchers here: a lease may get many watchers, and report no event for a long time.
+                    // Remove closed watchers here: a lease may get many watchers, and may report no event for
+                    // a long time.
                     kept.watchers.retain(|watcher| !watcher.is_closed());
                     kept.watchers.push(events);
                 }
@@ -194,8 +195,7 @@ impl LeaseRenewer {
         kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
-            // Count late grants before the deadline is set, since the step-down is computed from the deadline that the
-            // handle sees.
+            // Count late grants before the deadline is set: the step-down depends on that deadline.
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
@@ -205,9 +205,9 @@ impl LeaseRenewer {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // If the validity that the votes give has passed, the remaining keys are released here. Otherwise
-            // the handle has ended the lease: the handle's own command arrives soon, and may leave the keys
-            // on the nodes.
+            // If the validity that the votes give has passed, release the remaining keys here. Otherwise the
+            // handle has ended the lease. Then the handle's own command arrives soon, and that command may
+            // leave the keys on the nodes.
             if until <= now {
                 self.let_go(id, None);
             }
@@ -247,8 +247,8 @@ impl LeaseRenewer {
     }
 
     /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer
-    /// sends these requests because it also sends the extensions. An extension that followed the reservation
-    /// would set the old owner again.
+    /// sends these requests itself, because it also sends the extensions and keeps their order. An extension
+    /// after the reservation would set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {

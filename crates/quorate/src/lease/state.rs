@@ -9,10 +9,10 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The number of ticks of the timer wheel in a third of a TTL.
+/// The number of steps in a third of a TTL to which renewal times are rounded.
 const TICKS: u32 = 128;
 
-/// A held lease, without its channels.
+/// The state of one held lease, on which the renewer's decisions depend.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
     pub(crate) resource: Resource,
@@ -26,11 +26,12 @@ pub(crate) struct LeaseState {
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
-    /// The time at which validity ends even if the nodes extend the lease; `None` for no such limit.
+    /// The latest end of validity, by `max_hold`; `None` if there is no such limit.
     hold_until: Option<BootTime>,
     /// True after a failed health check, until the next check succeeds.
     ailing: bool,
-    /// True if a caller requested the next round, so that it runs even if the lease does not need it.
+    /// True if a caller requested the next round of extensions. The round then runs even if the lease does
+    /// not need it.
     asked_for: bool,
 }
 
@@ -82,7 +83,7 @@ impl LeaseState {
         }
     }
 
-    /// Ends validity at `until`, even if the nodes extend the lease further.
+    /// Limits validity: it ends at `until` at the latest, even if the nodes extend the lease further.
     pub(crate) fn limit(&mut self, until: Option<BootTime>) {
         self.hold_until = until;
     }
@@ -92,7 +93,8 @@ impl LeaseState {
         self.stage < LeaseEvent::StepDown && self.asks_at() <= now
     }
 
-    /// Takes the result of a health check. After a failed check, no extension is sent before the next check.
+    /// Records the result of a health check. After a failed check, no extension is sent before the next
+    /// check.
     pub(crate) fn heed(&mut self, now: BootTime, healthy: bool) {
         self.ailing = !healthy;
         if !healthy {
@@ -247,7 +249,7 @@ impl LeaseState {
         self.asks_at().min(until - self.params.grace)
     }
 
-    /// Returns the time at which nodes are asked again. It is meaningless after the step-down.
+    /// Returns the time at which nodes are asked again. After the step-down the value has no meaning.
     pub(crate) fn asks_at(&self) -> BootTime {
         let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
         let retry = if self.settled() { None } else { retries.min() };
@@ -259,8 +261,8 @@ impl LeaseState {
         self.stage
     }
 
-    /// Returns whether a majority has extended the lease in the round that began at `began`, or later; `None`
-    /// while pending votes may still complete a majority.
+    /// Returns whether a majority has granted a request that was sent at `began` or later; `None` while
+    /// pending votes may still complete a majority.
     pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
         let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
         let pending = self.slots.iter().filter(|slot| slot.asked).count();
@@ -282,7 +284,7 @@ impl LeaseState {
         })
     }
 
-    /// Returns whether no node needs to be asked before the next round.
+    /// Returns whether the lease needs no further answers before the next round.
     fn settled(&self) -> bool {
         self.round_won() || self.covered()
     }
@@ -305,10 +307,9 @@ impl LeaseState {
     }
 }
 
-/// Returns the time of the next renewal: a third of the TTL from now, rounded down to a tick of the timer
-/// wheel. Rounding makes leases that are due at about the same time renew together. A third of a TTL has many
-/// ticks, so that no node gets all renewals at once. A lease that is not extended automatically has no next
-/// renewal.
+/// Returns the time of the next renewal: a third of the TTL from now, rounded down to one of `TICKS` steps.
+/// So leases that are due at about the same time renew together, but a node does not get all renewals at
+/// once. A lease that is not extended automatically has no next renewal.
 fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
     if !params.extended {
         return BootTime::from_nanos(u64::MAX);

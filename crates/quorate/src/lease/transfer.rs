@@ -13,10 +13,12 @@ const RESERVED_FOR: Duration = Duration::from_secs(1);
 
 impl Lease {
     /// Ends the lease, and reserves the resource for `worker`, which should already be waiting to acquire it.
-    /// Returns the duration of the reservation: one second, or the TTL if that is shorter. During this time,
-    /// only a worker with that name ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) can
-    /// acquire the resource. Every other client finds the resource held. Afterwards any client may acquire
-    /// it. The successor's token is larger, as the token of any later lease is.
+    /// Returns the duration of the reservation: one second, or the TTL if that is shorter.
+    ///
+    /// During this time, only a worker with that name
+    /// ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) can acquire the resource. Every other
+    /// client finds the resource held. Afterwards any client may acquire it. The successor's token is larger,
+    /// as the token of any later lease is.
     ///
     /// Only the name identifies the successor. If several processes use the name, the first of them to try
     /// acquires the resource. A successor that waits in an acquire is woken as by a release, and is granted

@@ -369,7 +369,8 @@ impl QuorumBuilder {
         self.change(move |config| config.trust_new_nodes = trust)
     }
 
-    /// Sets [`QuorumConfig::only_looks`]: this worker is read-only and writes no marker.
+    /// Sets [`QuorumConfig::only_looks`]: this worker writes no marker. It uses only nodes that other workers
+    /// have marked.
     pub fn only_looks(self, only_looks: bool) -> Self {
         self.change(move |config| config.only_looks = only_looks)
     }

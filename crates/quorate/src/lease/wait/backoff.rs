@@ -7,17 +7,18 @@ use crate::{
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-/// The longest time between two attempts of a waiter, until releases have proved to be reported.
+/// The longest time between two attempts of a waiter, until a majority of the nodes has reported a release to
+/// this process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The maximum number of doublings of `LOOK_EVERY` if releases are reported: up to 400 ms.
+/// The maximum number of doublings of `LOOK_EVERY` once releases are reported: up to 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
 /// The range of the random offset that keeps polling waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
 /// The maximum number of doublings of the pause after split votes. The first pause is shorter than twice the
 /// time of one attempt.
 const SPLITS_DOUBLED: u32 = 8;
-/// The range to which the measured duration of an attempt is limited. Waiters that are woken together use
-/// this duration to spread their attempts.
+/// The limits for the measured duration of an attempt. Waiters that are woken together use this duration to
+/// spread their attempts.
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
 /// The longest time over which waiters that are woken together spread their attempts.
 const SPREAD_MAX: Duration = Duration::from_millis(20);
@@ -25,9 +26,11 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// The waits of one caller between its attempts at a resource.
 ///
 /// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
-/// wait also ends when the holder's TTL is over, and after 100 ms. Once releases have proved to be reported,
-/// this interval grows to 400 ms. If attempts split the votes, so that no client holds the resource, the wait
-/// is a random pause. It grows until one of the attempts wins.
+/// wait also ends when the holder's TTL is over, and after 100 ms. This interval grows to 400 ms once a
+/// majority has reported any release to this process.
+///
+/// If attempts split the votes, so that no client holds the resource, the wait is a random pause. It grows
+/// until one of the attempts wins.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff<'a> {
     inner: &'a Arc<QuorumInner>,
@@ -47,15 +50,17 @@ impl<'a> RetryBackoff<'a> {
         Self { inner, resource, mode, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
     }
 
-    /// Uses up a pending wake-up. Must be called before every attempt.
+    /// Discards a pending wake-up, which reports a release: the next attempt itself finds out whether the
+    /// resource is free. Must be called before every attempt.
     pub(crate) fn attempts(&self) {
         if let Some(waiting) = &self.waiting {
             waiting.attempts();
         }
     }
 
-    /// Uses up a pending wake-up after a successful attempt. If this caller is a reader, wakes the next waiter, which
-    /// may share the resource. A writer wakes no other waiter. Must be called once the resource is held.
+    /// Discards a pending wake-up after a successful attempt. If this caller is a reader, wakes the next
+    /// waiter of this process, which may share the resource. A writer wakes no other waiter. Must be called
+    /// once the resource is held.
     pub(crate) fn won(&self) {
         let Some(waiting) = &self.waiting else { return };
         waiting.attempts();
@@ -83,8 +88,8 @@ impl<'a> RetryBackoff<'a> {
             if is_contended(tally) {
                 self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
             }
-            // A release before the subscription began was not reported to this waiter, so the next attempt is
-            // made at once.
+            // The resource may have been released before the subscription began, and this waiter got no
+            // report of that. So if another client held it, the next attempt is made at once.
             if !is_contended(tally) || split {
                 let until = env.now() + self.pause(tally);
                 env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;

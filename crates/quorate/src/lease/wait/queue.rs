@@ -13,8 +13,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// A waiter's place in the nodes' queues for one resource. It is requested once the waiter's patience is
 /// over. Dropping the ticket gives up the place on every node.
 ///
-/// The place is renewed only while a majority has it. Otherwise two waiters that each reach only some of the
-/// nodes could both stay at the head of the queue there. Neither would acquire the lock.
+/// The place is renewed only while a majority of the nodes has it. Otherwise two waiters that each reach only
+/// some of the nodes could both stay at the head of the queue there, and neither would acquire the lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
@@ -23,7 +23,7 @@ pub(crate) struct QueueTicket {
     /// The start of the wait by the waiter's wall clock, in microseconds. The nodes order their queues by it.
     at: u64,
     exclusive: bool,
-    /// The time before which the place is not requested.
+    /// The time from which the place is requested.
     from: BootTime,
     /// The votes on the last request for the place.
     asked: Option<VoteReceiver>,
@@ -54,8 +54,9 @@ impl QueueTicket {
         (AGAIN + config.node_timeout * 2) * 3
     }
 
-    /// Renews the place, and returns the ticket for the next attempt. Returns `None` while the waiter's
-    /// patience lasts, and for a random time after fewer than a majority of the nodes had the place.
+    /// Requests or renews the place, and returns the ticket for the next attempt. Returns `None` while the
+    /// waiter's patience lasts. If fewer than a majority of the nodes had the place, gives it up, and returns
+    /// `None` for one to two lifetimes of a place (a random time).
     ///
     /// The requests of the next attempt are sent after the renewal, so each node handles the renewal first.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
