@@ -6,14 +6,14 @@ use crate::{
 };
 use std::{pin::pin, time::Duration};
 
-/// The maximum number of times that the nodes are asked for the current owner of a message, until enough of
-/// them answer.
+/// The maximum number of times that the nodes are asked for the current owner of a message. The worker stops
+/// earlier once enough nodes have answered.
 const LOOKS_MAX: usize = 4;
 /// The pause before the nodes are asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Ends the lease and frees the message. If no majority confirms the release, asks the nodes which worker
-/// owns the message now.
+/// Ends the lease and frees the message. If fewer than a majority confirm the release, asks the nodes which
+/// worker owns the message now.
 pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
     let pool = lease.inner().pool();
     let (sender, mut votes) = vote_channel();
@@ -47,7 +47,7 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
             (None, InspectTarget::Of(holder)) if holder != lease.owner() => {
                 return Err(ClaimError::TakenOver { holder: holder.clone() });
             }
-            // A majority still names this worker: the releases have not arrived there yet.
+            // A majority still names this worker, because the releases have not arrived there yet.
             (None, InspectTarget::Of(_)) => break,
             (None, InspectTarget::Nobody) => return Ok(()),
             (None, InspectTarget::Unknown) => {}

@@ -11,8 +11,9 @@
 //! * A node's confirmation of the count had not arrived yet.
 //! * The worker could not reach that node again.
 //!
-//! So a message may be given up after fewer handlers than the limit, but not after fewer won attempts. If too
-//! few nodes answer, it is unknown whether another payload is stored ([`Payload::Unknown`]).
+//! So a message may be given up although fewer handlers than the limit have started. It is never given up
+//! after fewer attempts that won a majority. If too few nodes answer, it is unknown whether another payload
+//! is stored ([`Payload::Unknown`]).
 //!
 //! # The rule
 //!
@@ -22,9 +23,9 @@
 //! been counted there ([`counts_more`](crate::node::engine::counts_more)). The handler begins once a
 //! majority has stored the count.
 //!
-//! The grant itself does not count the attempt, because attempts that no worker won would then count as well.
-//! A node refuses a count that it already has, because two attempts could otherwise share one count. The
-//! majority that stores the count need not be the majority that granted.
+//! The grant itself does not count the attempt. Otherwise an attempt that got only a few grants, and was
+//! lost, would count as well. A node refuses a count that it already has. Otherwise two attempts could share
+//! one count. The majority that stores the count need not be the majority that granted.
 //!
 //! # Withdrawal
 //!
@@ -33,13 +34,13 @@
 //! owner and exactly that count is stored. (On a node that did not confirm, the same count may belong to
 //! another worker, whose attempt begins.)
 //!
-//! If a majority has counted the attempt and it is then cancelled, the worker withdraws the count on every
-//! node. If two workers race to write the same count, one attempt more than the limit may begin after the
-//! withdrawal.
+//! An attempt may also be cancelled after a majority has counted it, before its handler starts. The worker
+//! then withdraws the count on every node. If another worker has written the same count in a race, its count
+//! may be removed too, and one attempt more than the limit may begin.
 //!
-//! A node whose count returns to zero forgets the payload as well. A payload excludes other payloads once a
-//! majority stores it, which is true of every attempt that began. A payload that only a minority stores
-//! belongs to an attempt that never began.
+//! When a node's count returns to zero, the node forgets the payload as well. A payload excludes other
+//! payloads once a majority stores it. That is true of every attempt that began. A payload that only a
+//! minority stores belongs to an attempt that never began.
 
 use std::sync::Arc;
 
@@ -61,19 +62,19 @@ pub fn turn(counted: impl IntoIterator<Item = u32>, limit: Option<u32>) -> Turn 
     }
 }
 
-/// The result of asking the nodes whether another payload than the given one is stored.
+/// The answer to the question whether an attempt with another payload than the given one has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// No attempt with another payload can have begun.
     Free,
     /// A majority stores this other payload.
     Other(Arc<str>),
-    /// The result depends on the nodes that have not answered.
+    /// Unknown: it depends on the nodes that have not answered.
     Unknown,
 }
 
-/// Compares the payload `given` with the payloads `known` to the nodes that have answered, out of `nodes`
-/// nodes. A node that stores no payload has the entry `None`.
+/// Compares the payload `given` with the payloads `known`. `known` has an entry for each node that has
+/// answered, out of `nodes` nodes: `None` for a node that stores no payload.
 pub fn payload_of(given: &Arc<str>, known: &[Option<Arc<str>>], nodes: usize) -> Payload {
     let majority = crate::config::majority(nodes);
     let unheard = nodes.saturating_sub(known.len());

@@ -30,7 +30,8 @@ pub(super) enum Beginning {
     GivenUp(Start),
     /// An attempt with another payload began before. The claim has been released.
     OtherPayload(Arc<str>),
-    /// Another worker now holds the message, has completed it, or has counted at least as many attempts.
+    /// Another worker now holds the message, or has completed it, or has counted at least as many attempts on
+    /// some node.
     Overtaken,
     /// Too few nodes counted the attempt, or reported a payload. The claim has been released.
     Uncounted(NoMajority),
@@ -43,12 +44,12 @@ pub(super) struct Start {
     pub(super) attempt: u32,
     /// The payload's fingerprint: the one that the caller gave, otherwise the stored one.
     pub(super) payload: Option<Arc<str>>,
-    /// True if a majority has counted the attempt. The count is then withdrawn if the handler never starts.
+    /// True if the attempt is counted on the nodes. If the handler never starts, the count is withdrawn.
     pub(super) counted: bool,
 }
 
 /// Withdraws the count of an attempt whose handler never started, on the nodes for which `at` returns true.
-/// The requests are sent before the claim's release, and nothing waits for the answers. If a node misses the
+/// The caller releases the claim afterwards, and nothing waits for the answers. If a node misses the
 /// withdrawal, or the worker has lost the claim, the attempt stays counted.
 pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
     let pool = lease.inner().pool();
@@ -63,8 +64,8 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
     }));
 }
 
-/// Decides on each acquired message. If there is an attempt limit or a payload, a majority first counts each
-/// attempt that may begin.
+/// Decides on each acquired message. If there is an attempt limit or a payload, an attempt begins only after
+/// a majority has counted it.
 ///
 /// # Cancel safety
 /// Dropping the future releases all of the messages. Counts that a node has confirmed are withdrawn; counts
@@ -129,8 +130,8 @@ impl AcquiredMessage {
     }
 }
 
-/// Asks all nodes, for each message, whether an attempt with another payload began. Returns as soon as the
-/// answers decide this.
+/// Asks all nodes, for each message in `asked`, whether an attempt with another payload began. Returns as
+/// soon as the answers decide this for every message, or once all nodes have answered.
 pub(super) async fn payloads(
     pool: &NodePool,
     asked: &[(Resource, Arc<str>)],
@@ -222,8 +223,8 @@ impl Counting {
         }
     }
 
-    /// Returns whether to wait for more answers. Without a majority, all answers are awaited: only a
-    /// confirmed count can be withdrawn.
+    /// Returns whether to wait for more answers. As long as no majority has counted the attempt, the worker
+    /// waits for every answer, because it can withdraw only confirmed counts.
     fn is_open(&self, majority: usize) -> bool {
         self.counted.len() < majority && self.pending > 0
     }

@@ -19,11 +19,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The number of ids in one chunk of a batch.
 pub(super) const CHUNK: usize = 256;
-/// The number of chunks of a batch that are in flight at once. With two, the nodes process one chunk while
-/// this worker prepares or reads the other. With more, the nodes would queue more requests than they can
-/// serve within a node timeout.
+/// The number of chunks of a batch that are in flight at once. While the nodes process one chunk, this worker
+/// prepares or reads the other. With more chunks, the nodes would queue more requests than they can serve
+/// within a node timeout.
 pub(super) const CHUNKS_AT_ONCE: usize = 2;
-/// The number of dead letters of one batch that are handed over at a time.
+/// The number of dead-letter hooks that run at the same time for one batch.
 const HOOKS_MAX: usize = 16;
 
 /// Claims on the messages of one set, such as a queue or a topic. If several copies of a service receive the
@@ -87,13 +87,14 @@ impl Claims {
 
     /// Sets the number of attempts without completion, including crashes, after which a message is given up.
     /// The message is then handed to the dead-letter hook, and each later claim returns
-    /// [`ClaimOutcome::DeadLettered`]. An attempt begins when its claim is returned. A claim that is
-    /// abandoned or lost counts; one that is [cancelled before its start](Claim::cancel_before_start) does
-    /// not.
+    /// [`ClaimOutcome::DeadLettered`].
     ///
-    /// There is no limit by default: otherwise a sink that is unavailable for a minute could cause whole
-    /// queues to be given up. With a limit, every claim takes one more round trip. An attempt then begins
-    /// only once a majority has counted it, so that an attempt that crashes is counted too.
+    /// An attempt begins when its claim is returned to the caller. A claim that is abandoned or lost
+    /// afterwards counts; a claim that is [cancelled before its start](Claim::cancel_before_start) does not.
+    ///
+    /// By default there is no limit. With a limit, a sink that is unavailable for a minute could cause whole
+    /// queues to be given up. A limit also costs one more round trip for every claim: an attempt begins only
+    /// once a majority has counted it, so that an attempt that crashes is counted too.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
@@ -108,10 +109,11 @@ impl Claims {
     }
 
     /// Sets the hook for messages that are given up. It may, for example, write a row to a table, or a
-    /// message to another queue. The hook runs under the claim that found the limit reached. The claim is
-    /// extended meanwhile, so that only one worker runs the hook. If the worker crashes or the hook fails,
-    /// the next claim runs the hook again, so the hook must tolerate a repetition. The hook's result is
-    /// stored as the note of the dead letter.
+    /// message to another queue. The hook's result is stored as the note of the dead letter.
+    ///
+    /// The hook runs under the claim that found the limit reached. The claim is extended meanwhile, so that
+    /// only one worker runs the hook. If the worker crashes or the hook fails, the next claim runs the hook
+    /// again. So the hook must tolerate a repetition.
     ///
     /// Without a hook, each claim on the message reports that it is given up, and records nothing. A worker
     /// that gets a hook later can still hand the message over.
@@ -143,7 +145,7 @@ impl Claims {
     /// Claims one message.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used, if too few nodes answered or may vote, or if
+    /// [`ClaimError`] if the id or the settings cannot be used, if too few nodes answered or may vote, or if
     /// the id was used with another payload. A message that another worker holds, or has handled, is not an
     /// error.
     ///
@@ -197,8 +199,8 @@ impl Claims {
         asked.collect()
     }
 
-    /// Claims many messages as [`Claims::claim_many`] does, without [handing over](Claims::hand_over)
-    /// messages that are given up. The caller must hand them over.
+    /// Claims many messages as [`Claims::claim_many`] does, but neither starts the attempts nor [hands
+    /// over](Claims::hand_over) messages that are given up. The caller must do both.
     pub(super) async fn claim_many_unsettled(
         &self,
         messages: impl IntoIterator<Item = MessageId<'_>>,
@@ -212,7 +214,7 @@ impl Claims {
 
     async fn claim_chunk(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let verdicts = self.claim_unsettled(asked, params).await;
-        // A few hooks run at a time; the order of the outcomes is kept.
+        // A few dead-letter hooks run at a time. The outcomes stay in the order of the messages.
         let settled = verdicts.into_iter().map(|verdict| self.settled(verdict));
         stream::iter(settled).buffered(HOOKS_MAX).collect().await
     }
@@ -271,8 +273,8 @@ impl Claims {
         }
     }
 
-    /// Checks the payloads of the messages that other workers hold: another payload than the given one is an
-    /// error.
+    /// Checks the payloads of the messages at `places`, which other workers hold. If another payload than the
+    /// given one is stored, the verdict becomes an error.
     async fn compare_payloads(&self, asked: &[Asked], places: &[usize], verdicts: &mut [Option<Verdict>]) {
         if places.is_empty() {
             return;
@@ -335,8 +337,8 @@ impl Claims {
                 ));
             }
         }
-        // The claim's fencing counter is kept as long as its record, and at least until a node may start a
-        // new counter.
+        // Keep the claim's fencing counter as long as its record. Keep it at least for `reseed_after`, so
+        // that a counter that is started again repeats no token.
         let keep = self.retention.max(params.ttl * 2).max(self.quorum.config().reseed_after());
         Ok(LeaseParams { keep, ..params })
     }
@@ -353,7 +355,7 @@ impl fmt::Debug for Claims {
     }
 }
 
-/// A message that a call asks for.
+/// A message that a call claims: its id, the name of its claim on the nodes, and its payload's fingerprint.
 pub(super) struct Asked {
     id: Arc<str>,
     resource: Resource,
@@ -361,7 +363,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Returns the stored fingerprint, if it belongs to another payload.
+    /// Returns the fingerprint `stored`, if it differs from the one that the caller gave.
     fn other(&self, stored: Option<&Arc<str>>) -> Option<Fingerprint> {
         let stored = Fingerprint::from_node(stored?);
         self.payload.as_ref().filter(|given| **given != stored).map(|_| stored)
@@ -373,7 +375,7 @@ impl Asked {
     }
 }
 
-/// Returns the outcome for the caller. If the message was claimed, the attempt on it starts now.
+/// Returns `outcome` for the caller. If the message was claimed, records that the attempt starts now.
 fn started(outcome: ClaimOutcome) -> ClaimOutcome {
     match outcome {
         ClaimOutcome::Claimed(claim) => ClaimOutcome::Claimed(claim.started()),

@@ -20,9 +20,10 @@ pub(super) struct Ending<'a> {
     pub(super) retention: Duration,
 }
 
-/// Ends the leases, which all belong to one quorum, and records that their messages are done. The done record
-/// replaces each lease's key, without a release before, so that no worker can claim the message in between.
-/// Returns a result for each, in their order: the record, and the number of nodes that have stored it.
+/// Ends the leases, and records that their messages are done. All of them must belong to one quorum. The done
+/// record replaces each lease's key, without a release before, so that no worker can claim the message in
+/// between. Returns a result for each lease, in their order: the record, and the number of nodes that have
+/// stored it.
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usize), ClaimError>> {
     let Some(first) = endings.first() else { return Vec::new() };
     let pool = Arc::clone(first.lease.inner().pool());
@@ -43,8 +44,9 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usiz
     all.into_iter().map(|one| one.end(&pool)).collect()
 }
 
-/// Reads the current owner of each message whose claim may have expired. Another worker may hold the message
-/// by then. The late worker must then record nothing, not even on nodes that did not grant the other claim.
+/// Reads the current owner of each message whose claim may have expired, because another worker may hold the
+/// message by then. In that case the late worker must record nothing. This includes the nodes that did not
+/// grant the other worker's claim.
 async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     let now = inner.pool().env().now();
     let mut late: Vec<_> = all.iter_mut().filter(|one| !one.is_settled() && one.is_late(now)).collect();
@@ -80,22 +82,22 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
             Found::Over(ClaimError::TakenOver { holder: holder.clone() })
         }
         // The result is unknown only if another owner may have a majority. If none can have one, the worker
-        // may record its result, even if its own claim has no majority either.
+        // may record its result. Its own claim need not have a majority either.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(ClaimError::Superseded),
         _ => Found::Free,
     }
 }
 
-/// Returns whether another worker may hold the message on a majority, if all nodes that have not answered are
-/// counted for that worker.
+/// Returns whether another worker may hold the message on a majority. Each node that has not answered is
+/// assumed to name that worker.
 fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
     let away = nodes - look.answered;
     look.named.iter().any(|(other, times)| other != owner && times + away >= majority(nodes))
 }
 
 /// Sends the done record of each unsettled message to every node that has not stored it. Waits for all
-/// answers, so that as many nodes as possible store it.
+/// answers, so that the record gets to as many nodes as possible.
 async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     let now = pool.env().now();
     // A claim that expired during the check of other messages is checked in the next round.
@@ -124,8 +126,8 @@ struct Completing<'a> {
     lease: &'a Lease,
     record: DoneRecord,
     retention: Duration,
-    /// The end of the claim's validity, before which no other worker can hold the message. `None` if the validity had
-    /// ended before the completion began.
+    /// The end of the claim's validity; `None` if the validity had ended before the completion began. Before
+    /// that time, no other worker can hold the message.
     ours_until: Option<BootTime>,
     /// True if the last check showed that the message may be recorded as done although the claim has expired.
     seen: bool,
@@ -169,9 +171,10 @@ impl<'a> Completing<'a> {
             // No request was sent. The caller still holds the claim, and dropping the claim ends it.
             Some(Err(too_long @ ClaimError::TooLong { .. })) => Err(too_long),
             Some(verdict) => {
-                // Free the message on nodes that did not store the record (for instance because their marker
-                // changed), so that no worker waits there for the claim's TTL. If a *complete* request is
-                // still under way to a node, the release arrives after it and has no effect.
+                // Release the message on nodes that did not store the record, for instance because their
+                // marker changed. Otherwise a worker could have to wait for the claim's TTL there. If a
+                // *complete* request is still under way to a node, the release arrives after it and has no
+                // effect.
                 pool.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
                 verdict.map(|()| (Done::of(&record), votes.completed()))
             }
@@ -184,7 +187,7 @@ struct Votes {
     outcomes: Vec<NodeOutcome>,
     /// For each node that has stored the done record, the node's memory epoch at that time.
     recorded: Vec<Option<u64>>,
-    /// The number of nodes where a later claim has been counted and has ended.
+    /// The number of nodes that have counted a later claim, which has ended since.
     superseded: usize,
     done: Option<DoneRecord>,
 }
@@ -205,7 +208,7 @@ impl Votes {
         }
     }
 
-    /// Discards the answers of nodes that may have lost their data since, so that these nodes are asked
+    /// Discards the confirmations of nodes that may have lost their data since, so that these nodes are asked
     /// again.
     fn forget(&mut self, epoch: impl Fn(usize) -> u64) {
         for (node, recorded) in self.recorded.iter_mut().enumerate() {

@@ -14,8 +14,8 @@ pub struct DeadLetter {
     pub id: Arc<str>,
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The claim under which the message is handed over. It gives the fencing token, and shows whether this
-    /// worker still holds the claim.
+    /// The claim under which the message is handed over. It has the fencing token, and shows whether this
+    /// worker still holds the message.
     pub claim: ClaimHandle,
 }
 
@@ -78,7 +78,7 @@ impl Claims {
         match taken {
             Ok(note) => dead.note = note,
             Err(error) => {
-                // Dropping the claim frees the message. The next claim hands it over again.
+                // Returning drops the claim, which frees the message. The next claim hands it over again.
                 tracing::warn!(set = &*self.set, id = &*id, "the dead-letter hook failed: {error}");
                 return ClaimOutcome::DeadLettered(dead);
             }

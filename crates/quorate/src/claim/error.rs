@@ -71,7 +71,7 @@ pub enum ClaimError {
     /// Another worker claimed the message later, and that claim has ended: it was abandoned or expired.
     #[error("a later claim was made on the message meanwhile; it may be handled again")]
     Superseded,
-    /// The message is done, in most cases under a later claim.
+    /// The message is done already, in most cases under a later claim.
     #[error("the message is done already, under token {}", .0.token)]
     AlreadyDone(Done),
     /// A later claim reached the attempt limit, and the dead-letter hook has taken the message.
@@ -85,7 +85,7 @@ pub enum ClaimError {
         /// The maximum length, in bytes.
         most: usize,
     },
-    /// Too few nodes confirmed the call's change. The meaning depends on the call.
+    /// Too few nodes confirmed the change that the call makes. The consequence depends on the call.
     ///
     /// - *Complete*: the message may be handled again once the claim has expired. If the claim had expired
     ///   before, and too few nodes reported the current owner, no done record was sent.
@@ -141,8 +141,8 @@ impl From<SettingError> for ClaimError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError<E> {
-    /// The message could not be claimed: too few nodes answered or may vote, or its id or the settings cannot
-    /// be used.
+    /// The message could not be claimed: too few nodes answered or may vote, its id or the settings cannot be
+    /// used, or its id was used with another payload.
     #[error(transparent)]
     Claim(#[from] ClaimError),
     /// Another worker was still handling the message when the wait was over
@@ -175,7 +175,7 @@ pub enum ProcessError<E> {
     NotRecorded(ClaimError),
 }
 
-/// Returns the name of the current holder's worker, for an error message.
+/// Returns the name of the worker that is the holder, for an error message.
 fn named(holder: &Owner) -> String {
     crate::plain::plain(holder.worker(), 200)
 }

@@ -11,8 +11,8 @@ use crate::{
 use std::{fmt, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// A message that this worker may handle. The claim is extended until it is completed or abandoned. Dropping
-/// it abandons it.
+/// A claim: the right of this worker to handle one message. The claim is extended until it is completed or
+/// abandoned. Dropping it abandons it.
 ///
 /// ```
 /// use quorate::{Claims, Quorum, claim::ClaimOutcome, node::MemoryNode};
@@ -39,8 +39,8 @@ pub struct Claim {
     payload: Option<Arc<str>>,
     /// True if the claim is held only to hand the message to the dead-letter hook.
     given_up: bool,
-    /// True if the attempt is counted and no handler has started. If the claim is dropped in this state, the
-    /// count is withdrawn.
+    /// True if the attempt is counted and its handler has not started. If the claim is dropped in this state,
+    /// the count is withdrawn.
     not_started: bool,
 }
 
@@ -118,8 +118,8 @@ impl Claim {
     /// [`ClaimError`]. Without a majority the message may be handled again.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some nodes or none have stored the record. If none has, the message stays
-    /// claimed until the TTL ends, and is then free.
+    /// If the future is dropped, some nodes or none may have stored the record. If none has, the message
+    /// stays claimed until the TTL ends, and is then free.
     pub async fn complete(self, result: &str) -> Result<usize, ClaimError> {
         self.record(result).await.map(|(_, nodes)| nodes)
     }
@@ -152,7 +152,8 @@ impl Claim {
     }
 
     /// Frees the message as [`Claim::abandon`] does, for a message whose handler never started, for instance
-    /// because of a shutdown. The attempt does not count, except on nodes that cannot be reached.
+    /// because of a shutdown. The attempt does not count. It still counts on nodes that cannot be reached,
+    /// and if the claim had ended before.
     ///
     /// # Errors
     /// The same as for [`Claim::abandon`].
@@ -185,7 +186,8 @@ impl Drop for Claim {
         if self.not_started {
             withdraw_count(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
         }
-        // After a completion or an abandonment the renewer no longer has the lease, and this call has no effect.
+        // If the claim was completed or abandoned, the renewer no longer has the lease, and this call has no
+        // effect.
         self.handle.lease.post_release(None);
     }
 }

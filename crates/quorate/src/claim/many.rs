@@ -13,13 +13,13 @@ impl Claim {
     /// few script calls on each node. Returns a result for each id, in the order of the claims.
     ///
     /// # Cancel safety
-    /// The same as for [`Claim::complete`] if the future is dropped: some messages may be recorded. Claims
-    /// whose completion has not begun are abandoned.
+    /// If the future is dropped, some messages may be recorded as done. Claims whose completion has not begun
+    /// are abandoned.
     pub async fn complete_many<R: AsRef<str>>(
         claims: impl IntoIterator<Item = (Claim, R)>,
     ) -> Vec<(Arc<str>, Result<usize, ClaimError>)> {
         let claims: Vec<(Claim, R)> = claims.into_iter().collect();
-        // Claims of one quorum are sent together.
+        // Consecutive claims of one quorum are sent together.
         let runs = claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b));
         let chunks: Vec<_> = runs
             .flat_map(|run| run.chunks(CHUNK))

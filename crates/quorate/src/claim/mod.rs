@@ -2,27 +2,28 @@
 //!
 //! # What is not guaranteed
 //!
-//! A claim alone does not make an effect happen exactly once. A worker may be paused after its last check,
-//! and act when another worker has the claim. So the store that receives the effect must compare the token of
-//! [`Claim::fencing_token`] in its own transaction.
+//! A claim alone does not make an effect happen exactly once. A worker may be paused after its last check of
+//! the claim, and continue when another worker has the claim. So the store that receives the effect must
+//! compare the token of [`Claim::fencing_token`] in its own transaction.
 //!
 //! A done record that is stored on a bare majority does not survive the loss of one of these nodes. In a
 //! rolling restart, a majority of the nodes restart one after the other. If they do not keep their data, no
 //! done record survives, because no worker writes it again. After its retention a message counts as new. A
-//! claim that reports a message as done may return an older record that only a minority of the nodes stores.
+//! claim that reports a message as done may return an older record, which only a minority of the nodes
+//! stores.
 //!
 //! Completing an expired claim first checks the current owner. Another worker may claim the message between
 //! this check and the write. The late worker's record may then be stored on nodes that did not grant the new
 //! claim.
 //!
 //! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. The count of an attempt
-//! whose handler never started is withdrawn. It stays if the worker crashed at that moment, lost the claim,
-//! got no answer from a node, or dropped the call before that answer.
+//! whose handler never started is withdrawn. The withdrawal fails if the worker crashed at that moment, lost
+//! the claim, got no answer from a node, or dropped the call before that answer.
 //!
-//! A different payload under the same id is detected from the moment an attempt began on a majority until the
-//! retention ends. If two workers race, one of them may first get *in progress*, and the error at its next
-//! claim. After a [reset](Claims::reset), a node that was unreachable during the reset may still report the
-//! message as given up.
+//! A different payload under the same id is detected once an attempt has begun, until the retention ends. If
+//! two workers race, one of them may first get *in progress*, and the error at its next claim. After a
+//! [reset](Claims::reset), a node that was unreachable during the reset may still report the message as given
+//! up.
 //!
 //! # States
 //!
@@ -33,14 +34,13 @@
 //! | done | [`ClaimOutcome::Done`]: its time and its small result, until the retention ends |
 //! | dead-lettered | [`ClaimOutcome::DeadLettered`]: given up at the attempt limit, and handed to the dead-letter hook |
 //!
-//! A claim is a lease that the renewer extends while the handler runs. The renewer extends thousands of
-//! leases in few calls. Any done record in the replies overrules any number of grants. Of two done records,
-//! the one with the higher token is valid.
+//! A claim is a lease, which the renewer extends while the handler runs. The renewer extends thousands of
+//! leases in few calls. If one node reports a done record, the message is done, even if a majority granted
+//! the claim. Of two done records, the one with the higher token is valid.
 //!
-//! Each claim carries its owner's token. A late worker can neither complete nor abandon a message that
-//! another worker holds; the error names that worker
-//! ([`ClaimError::TakenOver`]). [`Claims::inspect`] reads the state of a message. [`Claims::reset`] makes
-//! it count as new.
+//! Each claim has an owner token of its own. So a late worker can neither complete nor abandon a message that
+//! another worker holds. The error [`ClaimError::TakenOver`] names that worker. [`Claims::inspect`] reads the
+//! state of a message. [`Claims::reset`] makes it count as new.
 //!
 //! # Attempts
 //!
@@ -50,8 +50,9 @@
 //! abandoned, dropped or lost counts. An attempt that is [cancelled before its handler
 //! started](Claim::cancel_before_start) does not.
 //!
-//! Once the limit is reached, the next claim *holds* the message while the worker hands it to the dead-letter
-//! hook. So only one worker hands it over. If that worker crashes, the next claim hands it over.
+//! Once the limit is reached, the worker with the next claim hands the message to the dead-letter hook. It
+//! holds the claim meanwhile, so only one worker hands the message over. If that worker crashes, the worker
+//! with the claim after it hands the message over.
 //!
 //! # Payloads and idempotency keys
 //!

@@ -47,7 +47,7 @@ pub enum ClaimOutcome {
 #[must_use = "a message that is in progress must not be acknowledged to its source: check `may_ack`"]
 #[non_exhaustive]
 pub enum Processed {
-    /// Handled here, and recorded as done.
+    /// The message was handled by this call, and recorded as done.
     Handled,
     /// Another worker is handling the message.
     InProgress {
@@ -62,9 +62,9 @@ pub enum Processed {
 }
 
 impl Processed {
-    /// Returns whether the message may be acknowledged to its source: it has been handled, here or before, or
-    /// a dead-letter hook has handled it. A message that is in progress must not be acknowledged: if the
-    /// worker that handles it crashes, only the source can deliver it again.
+    /// Returns whether the message may be acknowledged to its source. It may if it has been handled, by this
+    /// call or before, or if a dead-letter hook has handled it. A message that is in progress must not be
+    /// acknowledged: if the worker that handles it crashes, only the source can deliver it again.
     pub fn may_ack(&self) -> bool {
         match self {
             Self::Handled | Self::AlreadyDone(_) => true,

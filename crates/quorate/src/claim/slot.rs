@@ -1,14 +1,14 @@
-//! The slot of one generation of a scheduler's run. A generation is one execution of an open run. Its slot is
-//! a claim on which at most one attempt is ever counted.
+//! The slot of one generation of a scheduler's run. A generation is one execution of an open run. The slot is
+//! a claim. At most one attempt is ever counted on it.
 //!
-//! A worker takes the slot to start the run. The leader takes the slot to end the run before it starts.
-//! `docs/design/scheduler.md` has the rules R4 to R11, to which the comments here refer, with a
+//! A worker takes the slot to start the run. The leader takes the slot to end the run before it starts. The
+//! comments below refer to the rules R4 to R11. `docs/design/scheduler.md` explains them, with a
 //! counterexample for each.
 //!
 //! # What is not guaranteed
 //!
-//! A count that did not reach a majority is not withdrawn (R6). So a worker that fails while it counts may
-//! leave a slot that no worker can take any more. The leader then closes the generation as lost.
+//! A count is never withdrawn, even if it did not reach a majority (R6). So a worker that fails while it
+//! counts may leave a slot that no worker can take any more. The leader then closes the generation as lost.
 
 use super::{
     ClaimError, Done,
@@ -47,7 +47,8 @@ pub(crate) struct SlotId {
     /// The key of the run's record.
     pub(crate) run: Arc<str>,
     pub(crate) generation: u32,
-    /// A node's answer counts only if the node's memory began before this time.
+    /// The time that a node must remember: the node's answer counts only if its memory began before this
+    /// time.
     pub(crate) at: WallTime,
     /// The time after which nodes refuse to let a worker take the slot.
     pub(crate) horizon: WallTime,
@@ -58,12 +59,13 @@ pub(crate) struct SlotId {
 pub(crate) enum Claimed {
     /// The slot is claimed, and no granting node has counted an attempt before.
     Free(SlotClaim),
-    /// The slot is claimed, and a granting node has counted an attempt before: another attempt may have started the
-    /// run.
+    /// The slot is claimed, and a granting node has counted an attempt before. So another attempt may have
+    /// started the run.
     Counted(SlotClaim),
     /// A node stores the done record of the slot: the slot has ended.
     Ended(DoneRecord),
-    /// Another worker holds the claim. The value is the time after which the claim may be free.
+    /// Another worker holds the claim. The value is the time after which the claim may be free. The value is
+    /// `None` if this time is unknown, or if this worker got the claim but could not take the slot.
     Held(Option<Duration>),
     /// Too few nodes answered, or the horizon has passed.
     Unavailable,
@@ -75,7 +77,7 @@ pub(crate) struct SlotClaim {
     lease: Arc<Lease>,
     slot: SlotId,
     quorum: Quorum,
-    /// The time for which the nodes keep the slot's rows.
+    /// The time for which the nodes keep the count and the done record of the slot.
     keep: Duration,
 }
 
@@ -86,13 +88,13 @@ pub(crate) struct Shown {
     pub(crate) ended: Option<DoneRecord>,
     /// True if at least one node has counted an attempt.
     pub(crate) counted: bool,
-    /// True if a majority of the nodes names no holder, so that no worker can hold the claim at a majority.
+    /// True if a majority of the nodes names no holder. Then no worker can hold the claim on a majority.
     pub(crate) free: bool,
     /// The holder of the claim, if a majority names the same one.
     pub(crate) holder: Option<Owner>,
 }
 
-/// Counts the answers to the request that counts the one attempt on a slot. Pure.
+/// The tally of the answers when a worker asks the nodes to count the one attempt on a slot. It does no I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotTally {
     nodes: usize,
@@ -101,8 +103,8 @@ pub struct SlotTally {
 }
 
 impl SlotTally {
-    /// Returns an empty tally for a slot on `nodes` nodes. `at` is the `at` of its `SlotId`, in microseconds
-    /// since the epoch.
+    /// Returns an empty tally for a slot on `nodes` nodes. `at` is the field `SlotId::at` of the slot, in
+    /// microseconds since the epoch.
     pub fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, counted: 0 }
     }
@@ -121,7 +123,7 @@ impl SlotTally {
     }
 }
 
-/// Counts the answers to the request by which a leader closes the slot of a lost worker. Pure.
+/// The tally of the answers when a leader closes the slot of a lost worker. It does no I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct CloseTally {
     nodes: usize,
@@ -171,8 +173,8 @@ impl Slots {
                 let claim = SlotClaim { lease: Arc::new(lease), slot, quorum, keep };
                 match tally.begun().any(|begun| begun.attempts > 0) {
                     true => Claimed::Counted(claim),
-                    // A count that cannot reach a majority would make the slot unusable: no worker could take
-                    // it afterwards.
+                    // Do not count if the count cannot reach a majority: no worker could take the slot
+                    // afterwards.
                     false if claim.can_take() => Claimed::Free(claim),
                     false => Claimed::Held(None),
                 }
@@ -205,15 +207,15 @@ impl Slots {
         looks.into_iter().map(|look| look.map(shown)).collect()
     }
 
-    /// Returns whether the slot's horizon has passed on every node. To be certain, the quorum's clock must be
-    /// past it by more than the clocks may differ.
+    /// Returns whether the slot's horizon has certainly passed on every node: the quorum's clock is past it
+    /// by more than the clocks may differ.
     pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
         let config = self.quorum.config();
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
-    /// Returns how long the nodes must keep the slot's rows: until the horizon has passed on each node's own
-    /// clock. A longer time does no harm.
+    /// Returns how long the nodes must keep the slot's count and done record: until the horizon has passed on
+    /// each node's own clock. A longer time does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
         let config = self.quorum.config();
         let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
@@ -239,8 +241,8 @@ impl SlotClaim {
         &self.lease
     }
 
-    /// Returns whether a count can succeed. It needs a majority of nodes that may have granted the claim and
-    /// whose memory began before the slot's `at`.
+    /// Returns whether a count of this claim can reach a majority. Only those nodes count that may have
+    /// granted the claim, and whose memory began before the slot's `at`.
     fn can_take(&self) -> bool {
         let (pool, at) = (self.quorum.pool(), self.slot.at.as_micros());
         let memory =
@@ -290,7 +292,7 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // The node did not count, or its answer is missing.
+                    // The node did not count the attempt, or its answer is missing. Ask it again.
                     Answer::Failed(_) | Answer::Reply(Reply::Refused(Refusal::Stale)) => {
                         failed.push(vote.node);
                     }
@@ -308,8 +310,9 @@ impl SlotClaim {
         false
     }
 
-    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). Nodes
-    /// that store the count of another attempt are part of that majority. Returns whether this succeeded.
+    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). A node
+    /// that already stores the count of another attempt is part of that majority. Returns whether this
+    /// succeeded.
     pub(crate) async fn fill(&self) -> bool {
         let pool = self.quorum.pool();
         let all: Vec<usize> = (0..pool.len()).collect();
@@ -323,7 +326,8 @@ impl SlotClaim {
         tally.is_closed()
     }
 
-    /// Records the end of the slot on every node, and ends the claim. Only the slot's owner calls this (R11).
+    /// Records the end of the slot on every node, and ends the claim. Must be called only by the slot's owner
+    /// (R11).
     ///
     /// # Errors
     /// [`ClaimError`]. Fewer nodes than a majority may have stored the end.
@@ -333,7 +337,7 @@ impl SlotClaim {
         complete(vec![ending]).await.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
-    /// Ends the claim without a release, so that other workers can claim the slot only after its TTL. Used
+    /// Ends the claim without a release, so that other workers can claim the slot only after its TTL. This is
     /// for work that may still run after its handler has ended.
     pub(crate) fn let_run_out(&self) {
         self.lease.forget();

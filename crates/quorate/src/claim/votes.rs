@@ -5,7 +5,7 @@ use crate::{
     vote::{RoundData, Tally},
 };
 
-/// The votes of a round that acquires a claim.
+/// The tally of the votes in a round that acquires a claim.
 pub type ClaimTally = Tally<ClaimData>;
 
 /// The data in the replies to the acquire request of a claim: the attempts that the nodes have counted, and
@@ -39,8 +39,8 @@ impl RoundData for ClaimData {
         }
     }
 
-    /// Returns whether a node reported a done record: one is enough to end the round, because the message was
-    /// completed.
+    /// Returns whether a node reported a done record. One such record is enough to end the round, because it
+    /// proves that the message was completed or given up.
     fn ends_round(&self) -> bool {
         self.done.is_some()
     }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The default of [`Consume::max_waiting`], as a multiple of the concurrency.
+/// The default of [`Consume::max_waiting`], per unit of concurrency.
 const WAITING_PER_PLACE: usize = 4;
 
 /// A consumer that is not running yet, made by [`Claims::consume`].
@@ -72,22 +72,24 @@ impl Claims {
 }
 
 impl<S, M: Message, H> Consume<S, M, H> {
-    /// Sets how many messages are claimed and handled at once, at least one. While so many messages are in
-    /// flight, no message is pulled from the source. Default 16.
+    /// Sets how many messages are claimed and handled at once, at least one. While that many are being
+    /// claimed or handled, no message is pulled from the source. Default 16.
     pub fn concurrency(mut self, most: usize) -> Self {
         self.options.concurrency = most.max(1);
         self
     }
 
-    /// Sets how many messages may wait for other workers, at least one. While so many messages wait, no more
-    /// are pulled from the source. Messages that were pulled before may still join them, so up to
-    /// [`Consume::concurrency`] more may wait. A second copy of a message that is being handled here waits as
-    /// well. Default four times the concurrency.
+    /// Sets how many messages may wait because other workers handle them, at least one. A second copy of a
+    /// message that is being handled here waits as well. While so many messages wait, no more are pulled from
+    /// the source. Messages that were pulled before may still join them, so up to [`Consume::concurrency`]
+    /// more may wait. Default four times the concurrency.
     ///
     /// While no messages are pulled, messages behind the waiting ones are not handled here, even if no other
     /// worker handles them. This lasts until one of the waiting messages is done, free, or out of
-    /// [`Consume::patience`]. If N workers receive the same messages in the same order, a limit of at least N
-    /// - 1 times the concurrency keeps all of them busy.
+    /// [`Consume::patience`].
+    ///
+    /// If N workers receive the same messages in the same order, the limit should be at least (N − 1) times
+    /// the concurrency. All of the workers are then busy.
     pub fn max_waiting(mut self, most: usize) -> Self {
         self.options.max_waiting = Some(most.max(1));
         self
@@ -105,9 +107,10 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// again. Default 30 s; zero means no waiting.
     ///
     /// The patience counts from the time at which another worker was first found to handle the message. It
-    /// starts again after an outage of the quorum. Use `Duration::MAX` for a source that delivers a message
-    /// only once. Such a message then waits until another worker has completed it, or until its claim is
-    /// free.
+    /// starts again after an outage of the quorum.
+    ///
+    /// Use `Duration::MAX` for a source that delivers a message only once. Such a message then waits until
+    /// another worker has completed it, or until the other worker's claim has ended.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.options.patience = patience;
         self
@@ -146,14 +149,14 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Runs until the source and all its messages have ended, or until `shutdown` completes, whatever its
-    /// output. After the shutdown no more messages are pulled, handlers may continue for the grace period,
-    /// and the remaining messages are abandoned. If the quorum is closed, that is a shutdown too.
+    /// Runs until the source and all its messages have ended, or until `shutdown` completes with any output.
+    /// After the shutdown no more messages are pulled, handlers may continue for the grace period, and the
+    /// remaining messages are abandoned. A quorum that is closed counts as a shutdown too.
     ///
     /// # Errors
-    /// [`ClaimError`] if the settings of the claims cannot be used: then no message has been pulled. Also if
-    /// only an operator can fix the reason why no majority can vote, and no majority could vote since the
-    /// quorum was built. Every message that was pulled is then left to the source.
+    /// [`ClaimError`] if the settings of the claims cannot be used; then no message has been pulled. The
+    /// error is also returned if no majority could vote since the quorum was built, for a reason that only an
+    /// operator can fix. Every message that was pulled is then left to the source.
     ///
     /// # Cancel safety
     /// Dropping the future drops every handler at its next await point and abandons the messages; nothing is

@@ -29,8 +29,8 @@ pub trait Message: Send + Sync + 'static {
         false
     }
 
-    /// Acknowledges to the source that the message is done (*acks* it). The consumer acks each copy of the
-    /// message.
+    /// Acknowledges the message to the source (*acks* it), which then does not deliver it again. The consumer
+    /// acks each copy of a message that is done, is gone, or was handled by the dead-letter hook.
     ///
     /// # Cancel safety
     /// The future is dropped if the consumer is dropped. A message that was not acked is delivered again, and
@@ -48,7 +48,7 @@ pub trait Message: Send + Sync + 'static {
     }
 }
 
-/// An item of a source: a message, or the result of a source that can fail and continue.
+/// An item of a source: a message, or a `Result` with a message, for a source that continues after an error.
 pub trait Incoming {
     /// The type of the message.
     type Message: Message;

@@ -1,4 +1,4 @@
-//! Consuming a stream of messages under claims: an adaptor between any source and a handler.
+//! Consumption of a stream of messages under claims: an adaptor between any source of messages and a handler.
 //!
 //! # What is not guaranteed
 //!

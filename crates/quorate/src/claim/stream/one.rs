@@ -15,13 +15,13 @@ use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
 pub(super) type Acked = Result<bool, Arc<str>>;
 use tokio_util::sync::CancellationToken;
 
-/// The maximum length of an error's text that is kept, in bytes: of a handler, a hook or an ack.
+/// The maximum number of bytes that are kept of the text of an error: of a handler, a hook or an ack.
 const WHY_MAX: usize = 1024;
 
 /// The error for a message that cannot be handled while no dead-letter hook is set.
 const NO_HOOK: &str = "there is no dead-letter hook; give one with on_dead";
 
-/// The dead-letter hook.
+/// The dead-letter hook that [`Consume::on_dead`](super::Consume::on_dead) sets.
 pub(super) type Dead<M> = dyn Fn(DeadMessage<M>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
 
 /// Handles a claimed message, records it as done, and only then acks it.
@@ -38,8 +38,8 @@ where
     T: ClaimResult,
     E: Display,
 {
-    // If this future is dropped before this point, for instance at a shutdown, the attempt never began and
-    // its count is withdrawn.
+    // The handler starts here. If this future is dropped earlier, for instance at a shutdown, the attempt
+    // never began and its count is withdrawn.
     let claim = claim.started();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
@@ -104,8 +104,8 @@ pub(super) async fn give_up<M: Message>(
 /// Acks a message that is given up, if a dead-letter hook has handled it. Otherwise leaves it to the source.
 pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
     let why = match (handed, has_hook) {
-        // A hook has handled the message, here or on another worker: its dead-letter record is written only
-        // after that.
+        // A hook has handled the message, here or on another worker. This is certain, because the dead-letter
+        // record is written only after the hook.
         (true, _) => return ack(message).await,
         (false, false) => NO_HOOK,
         (false, true) => "the dead-letter hook failed",
@@ -152,7 +152,7 @@ pub(super) async fn ack<M: Message>(message: &M) -> Acked {
 }
 
 async fn record(claim: Claim, result: &str) -> Outcome {
-    // The handler succeeded. A result that is too long is cut, because an error would cause the work to be
+    // The handler succeeded. Cut a result that is too long: an error here would cause the work to be
     // repeated.
     match claim.complete(cut(result, RESULT_MAX)).await {
         Ok(_) => Outcome::Handled,

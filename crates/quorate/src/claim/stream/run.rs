@@ -16,15 +16,15 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::Futu
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The maximum number of claim rounds in flight. While so many are in flight, further messages gather for the
-/// next round.
+/// The number of claim rounds in flight at which no further round begins. Further messages then gather for
+/// the next round.
 const BATCHES: usize = 2;
 /// The first pause after an error of the source.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// The longest pause after an error of the source. Pauses grow because the error may be permanent.
 const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
-/// The time to wait for handlers that are dropped at the end of the grace period. A handler ends within this
-/// time if it yields.
+/// The time to wait for the end of handlers that are dropped after the grace period. A handler ends within
+/// this time if it reaches an await point.
 const TO_END: Duration = Duration::from_secs(1);
 
 /// The maximum length of an id in a log line, in bytes.
@@ -51,7 +51,7 @@ where
     E: Display + 'static,
 {
     let Consume { claims, source, handler, options } = consume;
-    // Report settings that cannot be used before anything is pulled.
+    // Check the settings before anything is pulled.
     claims.validate()?;
     let env = claims.quorum.env().clone();
     let window = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
@@ -92,7 +92,7 @@ where
                 None => dry = true,
                 Some(incoming) => {
                     consumer.pull(incoming);
-                    // Messages that are already available join the same round.
+                    // Further messages that are available now join the same claim round.
                     while consumer.pulls()
                         && let Some(Some(incoming)) = source.next().now_or_never()
                     {
@@ -127,8 +127,8 @@ struct Consumer<M, H> {
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
     rest: Rest,
     consumed: Consumed,
-    /// The reason why no majority can vote, if only an operator can fix it and this worker has never had a
-    /// quorum.
+    /// The error that ends the consumer: no majority can vote, only an operator can fix the reason, and this
+    /// worker has never had a quorum.
     refused: Option<ClaimError>,
 }
 
@@ -140,7 +140,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Starts a pause that grows with each error, until a message arrives.
+    /// Starts a pause, which grows with each error in a row. A message ends the row.
     fn failed(&mut self, now: BootTime) {
         self.until = Some(now + ASK_AGAIN.saturating_mul(1 << self.failures.min(8)).min(ASK_AT_LEAST_EVERY));
         self.failures = self.failures.saturating_add(1);
@@ -260,8 +260,8 @@ where
                 let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
-            // Only an operator can fix the fault, such as a wrong configuration of this worker, so the
-            // consumer ends. A worker that has had a quorum waits instead: an operator may just be changing a
+            // End the consumer: only an operator can fix the fault, such as a wrong configuration of this
+            // worker. A worker that has had a quorum waits instead: an operator may just be changing a
             // password.
             Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
                 self.window.away(number, now);
@@ -288,7 +288,7 @@ where
     }
 
     fn worked(&mut self, (number, worked): Worked) {
-        // A task has no outcome if it was stopped when the quorum closed, or at the end of the grace period.
+        // A task has no outcome if it was dropped when the quorum closed, or at the end of the grace period.
         let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Ok(false)));
         self.end(number, outcome, acked);
     }
@@ -303,14 +303,14 @@ where
     }
 
     /// Logs the end of a message. The line is a warning if the message was not acked, because the message is
-    /// then lost unless the source redelivers it. Messages that the shutdown stops are logged only at the
-    /// level *debug*; [`Consumer::shut_down`] warns with their number.
+    /// then lost unless the source redelivers it. Messages that the shutdown stops are logged at the level
+    /// *debug*. [`Consumer::shut_down`] logs one warning with their number.
     fn log(&self, message: &M, outcome: &Outcome, acked: &one::Acked) {
         let set = &*self.claims.set;
         let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));
         let outcome_text = plain(&outcome.to_string(), OUTCOME_MAX);
         match (outcome, acked) {
-            // The shutdown logs how many messages were stopped.
+            // The shutdown logs the number of stopped messages as a warning.
             (_, Ok(true)) | (Outcome::Stopped, _) => {
                 tracing::debug!(set, id, ?acked, "a message ended: {outcome_text}");
             }
