@@ -11,12 +11,12 @@ use crate::{
     vote::{NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},
 };
 
-/// Reads the ledger from every node page by page, each page within the node timeout. Returns the nodes that answered
-/// every page, by their index in the node set, each with its answer.
+/// Reads the ledger from every node page by page, each page within the node timeout. Returns the nodes that
+/// answered every page: the index of each in the node set, and its pages.
 ///
 /// More answers leave fewer records unknown, so the function waits for every node. Once a majority has
-/// answered every page, it waits for the other nodes only for as long as it has already taken, plus the node
-/// timeout.
+/// answered every page, the wait for the other nodes is limited: to the time that the call has already taken,
+/// plus the node timeout.
 pub(super) async fn gather(
     pool: &NodePool,
     request: impl Fn(Option<Cursor>) -> Request,
@@ -61,8 +61,8 @@ impl Reading {
         Self { pages, outcomes: vec![NodeOutcome::Pending; nodes], open: nodes, superseded: None }
     }
 
-    /// Takes a page of a node whose present memory epoch is `epoch`. Returns the cursor of the node's next
-    /// page.
+    /// Takes a page, in `vote`, of a node whose present memory epoch is `epoch`. Returns the cursor of the
+    /// node's next page, if there is one.
     fn take(&mut self, vote: Vote, epoch: u64) -> Option<Cursor> {
         let node = vote.node;
         self.outcomes[node] = match self.pages[node].take(vote.memory, epoch, vote.answer) {

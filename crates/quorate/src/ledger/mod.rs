@@ -8,16 +8,17 @@
 //!
 //! # Seals
 //!
-//! Terms are unique and grow, so they give leaders an order. A new leader first *seals* the ledger with its
-//! term at a majority. From then on, a sealed node refuses records of older terms. A node's answer to the
-//! seal contains the records that the node stores. Only then does the leader write.
+//! A leader's term is a unique number, and later terms are larger. A new leader first *seals* the ledger with
+//! its term at a majority. From then on, a sealed node refuses records of older terms. A node's answer to the
+//! seal contains the records that the node stores. Only after the seal does the leader write.
 //!
 //! Suppose that an older leader writes a record to a majority. This majority and the sealed one share a node.
-//! If the write reached that node before the seal, the new leader has read the record; if it came after the
-//! seal, the node refused it. With a plain read in place of the seal, two leaders could start one tick.
+//! If the write reached that node before the seal, the new leader has read the record. If it came after the
+//! seal, the node refused it. If the new leader only read the ledger, without a seal, two leaders could start
+//! one tick.
 //!
-//! A write names the record that its leader read, and is refused if another record is stored (compare and
-//! set). A record that is marked `last` is never replaced.
+//! A write contains the record that its leader read before. A node refuses the write if it stores another
+//! record (compare and set). A record that is marked `last` is never replaced.
 //!
 //! # Pages
 //!
@@ -27,19 +28,20 @@
 //! these reasons:
 //!
 //! * From the first page on, the node refuses every earlier term, and this leader writes nothing before its
-//!   last page. Only a later term could change a record. The request for each further page is a seal with the
-//!   same term, which a node refuses once a later term has sealed it. The whole read then fails as
-//!   *superseded*.
+//!   last page. So only a later term could change a record. The request for each further page is a seal with
+//!   the same term. If a later term has sealed the node meanwhile, the node refuses it, and the whole read
+//!   fails as *superseded*.
 //! * A node returns each record that exists from the first page to the last at least once. A Redis server
 //!   uses HSCAN, which guarantees this even if its table grows or shrinks; other nodes use the order of the
 //!   keys. A record that is returned twice is merged by its key.
-//! * A cursor belongs to one run of a server. It is invalid after FLUSHALL, and after a restart even of a
-//!   server that remembers everything, because the table is then in another order. So all pages must come on
-//!   one session and from one memory. A node that fails in between counts as not having answered. Each page
-//!   is a vote, which a server without its marker refuses.
+//! * A cursor, which marks the end of a page, belongs to one run of a server. It is invalid after FLUSHALL.
+//!   It is also invalid after a restart, even of a server that kept all data, because the table is then in
+//!   another order. So all pages must come on one session and from one memory epoch. A node that fails in
+//!   between counts as not having answered. Each page is a vote, and a server that has lost its marker gives
+//!   none.
 //!
 //! A *read* without a seal may mix records of different times. A *prune* first moves the low-water mark. From
-//! then on the node refuses records before the mark, even if it has not yet removed its own old records.
+//! then on the node refuses records before the mark, even if it has not yet removed all older records.
 //!
 //! # The memory rule
 //!

@@ -16,7 +16,7 @@ pub struct Ledger {
     group: Arc<str>,
 }
 
-/// The ledger of one node.
+/// The ledger as one node stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     /// The memory of the node.
@@ -133,8 +133,9 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Writes `record` under `key`, on nodes that store `seen` there, or nothing if `seen` is `None`.
-    /// Succeeds once a majority that can remember the record has stored it.
+    /// Writes `record` under `key`, on each node that stores the record `seen` there; if `seen` is `None`, on
+    /// each node that stores no record there. Succeeds once a majority that can remember the record has
+    /// stored it.
     ///
     /// # Errors
     /// One of the following. After an error a minority may store the record.
@@ -156,8 +157,8 @@ impl Ledger {
         self.write_remembered(key, seen, record, record.at).await
     }
 
-    /// Does the same as [`Ledger::write`], but counts a node only if its memory covers the time `remembered`,
-    /// in microseconds since the epoch, instead of the record's time.
+    /// Does the same as [`Ledger::write`] with another memory rule: a node counts if its memory covers the
+    /// time `remembered`, in microseconds since the epoch, instead of the record's time.
     pub(crate) async fn write_remembered(
         &self,
         key: &Arc<str>,
@@ -176,7 +177,8 @@ impl Ledger {
         self.settle(votes, WriteTally::new(pool.len(), remembered)).await
     }
 
-    /// Removes the records before the time `below`, at a majority and on every other node that answers.
+    /// Removes the records before the time `below`, in microseconds since the epoch, as the leader of `term`.
+    /// The records are removed at a majority, and on every other node that answers.
     ///
     /// # Errors
     /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::NoMajority`] if too
@@ -200,9 +202,9 @@ impl Ledger {
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger is kept after its last seal, write, prune or keep, and restarts that time
-    /// now. The setting is made at a majority, and on every other node that answers. Nodes without this
-    /// setting use 30 days. A node that does not have the ledger does not create it.
+    /// Sets how long the ledger is kept after its last seal, write, prune or call of this method. That time
+    /// starts again now. The setting is made at a majority, and on every other node that answers. Nodes
+    /// without this setting use 30 days. A node that does not have the ledger does not create it.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`] if too few nodes answered.
