@@ -22,13 +22,13 @@ use std::{
     time::Duration,
 };
 
-/// The pause of a candidate after an error that only an operator can fix. Then it campaigns again.
+/// The pause after an error that only an operator can fix. The candidate then campaigns again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// The time between two checks of whether the candidate may campaign.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Election {
-    /// Runs `work` on one copy of the group at a time. The campaign begins when the returned value is
+    /// Runs `work` on one copy of the service at a time. The campaign begins when the returned value is
     /// awaited, by itself or with [`Campaign::until`]. Work that fails is restarted after a pause, on this
     /// copy or another, unless the election [ends on an error](Election::end_on_error).
     pub fn run<W, F, E>(&self, work: W) -> Campaign<W>
@@ -59,8 +59,8 @@ impl<W> fmt::Debug for Campaign<W> {
 /// Campaigns without a shutdown signal: see [`Campaign::until`]. The campaign ends only with an error, for example
 /// when the quorum is closed.
 ///
-/// An error of the work that is not `Send`, such as `Box<dyn Error>`, cannot be awaited in this way. Use
-/// `Box<dyn Error + Send + Sync>`, or [`Campaign::until`] with [`std::future::pending`].
+/// If the error of the work is not `Send`, such as `Box<dyn Error>`, the campaign cannot be awaited in this
+/// way. Use `Box<dyn Error + Send + Sync>`, or [`Campaign::until`] with [`std::future::pending`].
 impl<W, F, E> IntoFuture for Campaign<W>
 where
     W: FnMut(Term) -> F + Send + 'static,
@@ -85,9 +85,9 @@ where
     /// type, such as that of `tokio::signal::ctrl_c()`. See [what ends a term](crate::election#what-ends-a-term).
     ///
     /// # Errors
-    /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, and for a closed quorum.
-    ///   Also if only an operator can fix the reason why no majority can vote (a wrong password, another node
-    ///   list), and no majority could vote since the quorum was built.
+    /// - [`ElectionError::Acquire`] if the group's name or the settings cannot be used, or if the quorum is
+    ///   closed. It is also returned if no majority could vote since the quorum was built, for a reason that
+    ///   only an operator can fix: a wrong password, or another node list.
     /// - [`ElectionError::AlreadyRunning`] if this candidate is already running.
     /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an error](Election::end_on_error).
     ///   Otherwise the error is logged, and the work is restarted.
@@ -133,7 +133,8 @@ where
         }
     }
 
-    /// Leads for one term, from its acquisition to its end. At the end, the work ends before the lease does.
+    /// Leads for one term, from its acquisition to its end. Unless the lease is lost, the work ends before
+    /// the lease does.
     async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> LedTerm<E>
     where
         S: Future<Output = ()> + Send + FusedFuture,
@@ -158,8 +159,8 @@ where
         if matches!(end, End::Failed(_)) {
             election.emit(ElectionEvent::WorkFailed(token));
         }
-        // The work has been dropped by now. The tasks that it started with [`Term::spawn`] end too, before
-        // the lease does.
+        // The work has been dropped by now. End the tasks that it started with [`Term::spawn`] too, before
+        // the lease ends.
         term.end_tasks();
         let waits = !election.quorum().config().sabotaged(Sabotage::WorkOutlivesTerm);
         if let Some(until) = term.valid_until().filter(|_| waits) {
@@ -180,7 +181,8 @@ where
     }
 }
 
-/// Returns the pause before the next campaign; `None` if the candidate campaigns at once.
+/// Returns the pause before the next campaign. Returns `None` if the candidate campaigns at once, or if the
+/// campaign is shut down, for which the caller checks.
 ///
 /// # Errors
 /// The error with which the campaign ends.
@@ -193,7 +195,7 @@ fn pause_after<E: Display>(
     let group = &**election.group();
     let back_off = election.pause_after_term();
     Ok(match (led.end, election.on_error()) {
-        // The caller checks for the shutdown itself.
+        // The caller checks for the shutdown.
         (End::ShutDown, _) => None,
         (End::Failed(Failure::Error(error)), OnError::End) => return Err(ElectionError::Work(error)),
         (End::Failed(Failure::Panic(panic)), OnError::End) => resume_unwind(panic),
@@ -243,8 +245,8 @@ fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<Step
     }
 }
 
-/// Ends the lease of a term whose work has ended. If the term has a successor, hands the lease over to that
-/// worker.
+/// Ends the lease of a term whose work has ended. Releases the lease, or hands it over if the term has a
+/// successor. If the term [must not release it](Term::end_without_release), the lease expires by itself.
 async fn release(election: &Election, term: &Term) {
     let token = term.token();
     if term.is_unreleased() {
@@ -270,8 +272,8 @@ async fn release(election: &Election, term: &Term) {
 
 /// Campaigns until this candidate holds the lease.
 ///
-/// An error that only an operator can fix ends a campaign that has never had a quorum, because this worker
-/// was probably started with a wrong configuration. A worker that has had a quorum logs the error and
+/// If this worker has never had a quorum, an error that only an operator can fix ends the campaign: the
+/// worker was probably started with a wrong configuration. A worker that has had a quorum logs the error and
 /// continues to try: an operator may just be changing a password.
 async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
     let lock = election.lock().map_err(|error| ElectionError::Acquire(error.into()))?;
@@ -319,8 +321,8 @@ async fn wait_for_turn(election: &Election, env: &Env) {
                 // If the lease is reserved for this worker, the worker does not wait.
                 Ok(seen) if is_ours(&seen) => return,
                 Ok(seen) if is_led(&seen) => env.sleep(LOOK_AGAIN).await,
-                // If too few nodes answer, too few can grant the lease. The attempt to acquire it then
-                // reports the reason.
+                // There is no leader, or too few nodes answer. In the second case too few can grant the
+                // lease, and the attempt to acquire it reports the reason.
                 _ => break,
             }
         }

@@ -92,18 +92,19 @@ impl Election {
 
     lease_options!();
 
-    /// Begins to campaign only once `check` returns true; until then it is called every 100 ms. A candidate
-    /// that already waits for the leader's lease may be elected even if `check` would return false by then.
-    /// `check` does not end a term that has begun.
+    /// Begins to campaign only once `check` returns true. Until then `check` is called every 100 ms. It is
+    /// not called while the candidate waits for the leader's lease, so the candidate may be elected even if
+    /// `check` would return false by then. `check` does not end a term that has begun.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
     }
 
-    /// Sets how long this candidate waits before it campaigns when there is no leader. For a candidate of
-    /// lower priority, set a delay that is longer than a round of requests: it then leads only if no other
-    /// candidate does. The delay is only a preference: a leader stays when a candidate of higher priority
-    /// appears. Default zero.
+    /// Sets how long this candidate waits before it campaigns when there is no leader. Default zero.
+    ///
+    /// For a candidate of lower priority, set a delay that is longer than a round of requests. It then leads
+    /// only if no other candidate does. The delay is only a preference: a leader stays when a candidate of
+    /// higher priority appears.
     pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.candidate_delay = delay;
         self
@@ -117,7 +118,7 @@ impl Election {
 
     /// Sets how long a leader waits after its term before it campaigns again. The pause applies if the work
     /// returned `Ok`, if the leader was asked to resign, or if `max_hold` or the health check ended the term.
-    /// Default a fifth of the TTL.
+    /// The default is a fifth of the TTL.
     pub fn back_off(mut self, back_off: Duration) -> Self {
         self.back_off = Some(back_off);
         self
@@ -128,8 +129,8 @@ impl Election {
     /// between half of this time and all of it. If the work ran for `longest` without an error, the pauses
     /// begin again with `first`. Default 1 s to 30 s, at least 10 ms.
     ///
-    /// The leader has released its lease by then, so that other candidates may lead. See
-    /// [the module](crate::election#when-the-work-fails).
+    /// The leader releases its lease before the pause, so that other candidates may lead. See [the
+    /// module](crate::election#when-the-work-fails).
     pub fn restart_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.on_error = OnError::restart(first, longest);
         self
@@ -184,13 +185,13 @@ impl Election {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the leader as this candidate knows it, from its own term or from its last attempt. The call
-    /// sends no request; [`Election::observe`] asks the nodes.
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt to be
+    /// elected. The call sends no request; use [`Election::observe`] to ask the nodes.
     ///
-    /// A candidate that waits learns of a change within about half a second. The method returns `None` while
-    /// the candidate is not running, before it has learned of a leader, and once that leader's lease has
-    /// expired. A candidate that does not lead does not know the leader's term: then [`Leader::term`] is
-    /// `None`.
+    /// While a candidate waits for the lease, it learns of a new leader within about half a second. The
+    /// method returns `None` while the candidate is not running, before it has learned of a leader, and once
+    /// that leader's lease has expired. A candidate that does not lead does not know the leader's term: then
+    /// [`Leader::term`] is `None`.
     pub fn leader(&self) -> Option<Leader> {
         let env = self.quorum().env();
         let config = self.quorum().config();
@@ -218,8 +219,8 @@ impl Election {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Returns the lock that the leader holds. Each attempt that finds another leader records it in the
-    /// `known_leader` of this candidate.
+    /// Returns the lock that the leader holds. When an attempt at the lock finds another leader, this
+    /// candidate notes that leader.
     pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
         let election = self.clone();
@@ -278,7 +279,8 @@ impl Election {
         self.shared.known_leader.clear();
     }
 
-    /// Records the holder of the group's lease, and logs the leader if another worker leads now.
+    /// Records the holder of the group's lease, and logs the leader if it has changed. A reservation for a
+    /// successor, and the owner token [`Owner::QUEUE`] of a queue, name no leader.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;
@@ -308,7 +310,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Keeps a candidate from running twice at the same time.
+/// A guard that keeps a candidate from running twice at the same time. Dropping it ends the candidate's run.
 pub(super) struct RunningGuard(Election);
 
 impl Drop for RunningGuard {

@@ -44,7 +44,8 @@ impl<E: Display> Display for Failure<E> {
 /// A term that is over.
 pub(super) struct LedTerm<E> {
     pub(super) end: End<E>,
-    /// True if `max_hold` or a failed health check ended the term, even if the lease was then lost.
+    /// True if the work was asked to stop because of `max_hold` or a failed health check, even if the lease
+    /// was lost then.
     pub(super) by_choice: bool,
     /// True if the work had been asked to stop before it ended.
     pub(super) asked_to_stop: bool,
@@ -52,5 +53,5 @@ pub(super) struct LedTerm<E> {
     pub(super) ran: Duration,
 }
 
-/// The output of the work: its result, or the panic that ended it.
+/// The output of the work: its result, or the value of the panic that ended it.
 pub(super) type WorkResult<E> = Result<Result<(), E>, Box<dyn Any + Send>>;

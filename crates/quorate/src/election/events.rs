@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 pub enum ElectionEvent {
     /// The candidate was elected, for this term.
     Elected(FencingToken),
-    /// An extension failed to reach a majority, or the health check failed. The worker tries again.
+    /// An extension failed to reach a majority, or the health check failed. The worker tries to extend the
+    /// lease again.
     AtRisk(FencingToken),
     /// An extension reached a majority again.
     Recovered(FencingToken),

@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-/// The leader, as a candidate last learned of it.
+/// The leader, as a candidate last saw it.
 #[derive(Debug, Default)]
 pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 
@@ -12,8 +12,8 @@ pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 struct Entry {
     worker: Arc<str>,
     since: WallTime,
-    /// The end of the leader's lease as last reported; `None` for this candidate's own lease, or if the nodes reported
-    /// no end.
+    /// The end of the leader's lease, as the nodes last reported it; `None` if they reported no end, or if
+    /// this candidate leads.
     until: Option<BootTime>,
 }
 

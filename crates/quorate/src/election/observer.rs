@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 /// The time between two requests of an observer.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Watches the leadership of a group without campaigning. Each report may be out of date when the caller
+/// Watches the leadership of a group without campaigning. What it returns may be out of date when the caller
 /// reads it.
 #[derive(Debug)]
 pub struct Observer {
@@ -65,7 +65,7 @@ impl Observer {
     /// [`NoMajority`] if fewer than a majority answered; call it again to continue.
     ///
     /// # Cancel safety
-    /// Safe: the next call reports a change that this one did not.
+    /// Safe: if a dropped call missed a change, the next call reports it.
     pub async fn change(&mut self) -> Result<Option<Leader>, NoMajority> {
         let key = |leader: &Option<Leader>| leader.as_ref().map(|l| (Arc::clone(&l.worker), l.term));
         loop {

@@ -38,7 +38,8 @@ pub enum ResignError {
     /// Too few nodes answered, or too few accepted the resign request.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
-    /// The leader did not resign: it may be cut off from the nodes, be stuck, or not allow remote resignation.
+    /// The leader did not resign within the wait: it may be cut off from the nodes, be stuck, or not allow
+    /// remote resignation.
     #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or not allow remote resignation", plain(&leader.worker, NAME_MAX), term_of(leader))]
     LeadsOn {
         /// The leader.
@@ -52,7 +53,7 @@ fn term_of(leader: &Leader) -> String {
     leader.term.map_or_else(String::new, |term| format!(", term {term}"))
 }
 
-/// The leadership as a majority of the nodes reports it.
+/// The leadership as the nodes report it.
 enum Seen {
     /// The leader, and the owner token of its lease.
     Leads(Owner, Leader),
@@ -62,18 +63,19 @@ enum Seen {
 }
 
 impl Observer {
-    /// Asks the leader to resign, and waits up to `wait` until it has resigned. The leader asks its work to
-    /// stop within the grace period, and then releases its lease. It checks for such requests every tenth of
-    /// its TTL, but not more often than every 100 ms and not less often than every 500 ms. With `term`, the
-    /// request is made only if that is the leader's term.
+    /// Asks the leader to resign, and waits up to `wait` until it has resigned. If `term` is given, the
+    /// request is made only if it is the leader's term.
+    ///
+    /// The leader checks for such requests every tenth of its TTL, but at least every 500 ms and at most
+    /// every 100 ms. It asks its work to stop within the grace period, and then releases its lease.
     ///
     /// The request is stored on the nodes and applies to the current term only. It expires a second after the
     /// wait. A leader that is cut off, is stuck, or does not allow remote resignation
-    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) stays leader. If no other
+    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) does not resign. If no other
     /// candidate campaigns, the group may elect the same worker again after its back-off.
     ///
-    /// Returns the leader that resigned, and the new leader, if one was elected within a second and within
-    /// `wait`.
+    /// Returns the leader that resigned. Also returns the new leader, if one was elected within a second and
+    /// within `wait`.
     ///
     /// # Errors
     /// [`ResignError`].

@@ -1,10 +1,10 @@
 use crate::backoff::Backoff;
 use std::time::Duration;
 
-/// The shortest pause: work that fails at once must not keep the nodes busy with elections.
+/// The shortest pause. It keeps work that fails at once from occupying the nodes with elections.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The rule for the work after a failure. Pure.
+/// The rule for the work after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnError {
     /// The work runs again in a later term, after a pause.
@@ -32,7 +32,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Records that the work ended without an error after it ran for `ran`. If that is at least the longest
+    /// Records that the work ended without an error after it ran for `ran`. If `ran` is at least the longest
     /// pause, earlier failures no longer count.
     pub(super) fn ended(&mut self, backoff: Backoff, ran: Duration) {
         if ran >= backoff.longest {
@@ -42,7 +42,7 @@ impl Failures {
 
     /// Records that the work failed after it ran for `ran`, and returns the pause before the next campaign.
     ///
-    /// If the work ran for at least the longest pause, it counts as healthy, and the pauses begin again with
+    /// If `ran` is at least the longest pause, the work counts as healthy, and the pauses begin again with
     /// the first one.
     pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
         self.ended(backoff, ran);

@@ -12,8 +12,9 @@ use futures_util::{
 };
 use std::pin::{Pin, pin};
 
-/// Runs the work of a term until the work returns or the term must end: by the loss of its lease, a shutdown
-/// or a resignation. Returns the kind of end.
+/// Runs the work of a term until the work returns or must end. The work must end when the lease is lost, and
+/// at the end of the grace period after a shutdown or a resignation. Returns the reason for the end of the
+/// term.
 pub(super) async fn tend<E, S>(
     env: &Env,
     election: &Election,
@@ -82,7 +83,7 @@ where
     }
 }
 
-/// The step-down of a term, which is reported to the subscribers of the election once.
+/// The step-down of a term. Subscribers to the election's events get only one report of it.
 #[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,

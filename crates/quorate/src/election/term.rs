@@ -15,8 +15,8 @@ use std::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// One term of a leader. The work of an election gets it as its argument. Clones are the same term, and do
-/// not prolong it.
+/// One term of a leader. [`Election::run`](super::Election::run) passes it to the work. Clones are the same
+/// term, and do not prolong it.
 ///
 /// ```
 /// use quorate::{Election, Quorum, node::MemoryNode};
@@ -47,9 +47,9 @@ struct Inner {
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
-    /// Fires when the work has ended. The tasks of [`Term::spawn`] then end as well.
+    /// Cancelled when the work has ended. The tasks of [`Term::spawn`] then end as well.
     tasks_end: CancellationToken,
-    /// Fires when the leader must resign.
+    /// Cancelled when the leader must resign.
     resigning: CancellationToken,
     /// The worker to which the leader transfers its lease when it resigns; `None` if there is no successor.
     successor: Mutex<Option<Arc<str>>>,
@@ -118,8 +118,8 @@ impl Term {
         self.0.lease.valid_until()
     }
 
-    /// Returns the time until which the work may run; `None` once the term has ended. That time is the end of
-    /// the term or, after a shutdown or a resignation begins, the end of the grace period if that is earlier.
+    /// Returns the time until which the work may run; `None` once the term has ended. It is the end of the
+    /// term. After a shutdown or a resignation begins, it is the end of the grace period if that is earlier.
     /// Work that runs longer is dropped. Other processes that act for the work must have ended by then.
     pub fn work_until(&self) -> Option<BootTime> {
         let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
@@ -159,8 +159,8 @@ impl Term {
     }
 
     /// Starts a task that ends with the term. When the work has ended, or the term is lost, the task is
-    /// dropped at its next await point, before the lease is released. A task of `tokio::spawn` would outlive
-    /// the term.
+    /// dropped at its next await point. Unless the term is lost, the lease is released only after that. A
+    /// task of `tokio::spawn` would outlive the term.
     ///
     /// To let the task finish its work, watch [`Term::step_down_token`] in the task, and let the term's work
     /// wait for the task. A panic ends only that task.
@@ -177,8 +177,8 @@ impl Term {
     }
 
     /// Lets the lease expire at the end of this term, instead of releasing it or handing it over. No other
-    /// leader is elected before its TTL is over. Use this for work that may still run then and cannot be
-    /// ended, such as a process of another user. The call cannot be undone.
+    /// leader is elected before the lease's TTL is over. Use this for work that may still run then and cannot
+    /// be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
         self.0.unreleased.store(true, Ordering::Release);
     }
@@ -254,7 +254,7 @@ impl fmt::Debug for Term {
     }
 }
 
-/// Ends the lease of a term when the campaign drops this guard, even if clones of the term exist.
+/// A guard that ends the lease of a term when the campaign drops it, even if clones of the term exist.
 pub(super) struct TermGuard(pub(super) Term);
 
 impl Drop for TermGuard {
