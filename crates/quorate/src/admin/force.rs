@@ -13,7 +13,8 @@ pub struct ForcedRelease {
     pub freed: usize,
     /// The number of nodes that executed the request, so that the owner no longer holds the resource there.
     pub clear: usize,
-    /// The outcome of each node: *agreed* if the owner no longer holds the resource there.
+    /// The outcome of each node. The outcome *agreed* means that the owner no longer holds the resource
+    /// there.
     pub report: NoMajority,
 }
 
@@ -26,20 +27,20 @@ impl ForcedRelease {
 }
 
 impl Quorum {
-    /// Force-releases `resource` on every node where `owner` holds it. A node removes the owner only if it
-    /// still stores the owner token that an [inspection](Quorum::inspect) returned, so no other holder is
-    /// affected.
+    /// Force-releases `resource` on every node where `owner` holds it. `owner` is the owner token that an
+    /// [inspection](Quorum::inspect) returned. A node that stores another owner token changes nothing, so no
+    /// other holder is affected.
     ///
     /// **The holder is not notified.** It considers its lease valid until the validity of its last successful
     /// extension ends, which may be almost a whole TTL later. Until then another worker may hold the resource
-    /// too. If the owner still holds it on a majority, or renews before another worker acquires it, the
-    /// holder sets its keys again. Only a store that compares fencing tokens is safe in both cases.
+    /// too. The holder's next extension may also set its keys again, if no other worker has acquired the
+    /// resource on a majority by then. Only a store that compares fencing tokens is safe in both cases.
     ///
     /// Use this call for a holder that is known to be dead or stuck, and for keys without a TTL that other
     /// clients left. If the holder is running, send it a request instead:
     /// [`Observer::ask_to_resign`](crate::election::Observer::ask_to_resign).
     ///
-    /// All readers share the owner name [`Owner::READERS`]. Releasing that owner releases every reader,
+    /// All readers share the owner token [`Owner::READERS`]. Releasing that owner releases every reader,
     /// including readers that acquire after the inspection. Each node is asked once, within the node timeout.
     ///
     /// # Cancel safety
@@ -48,8 +49,8 @@ impl Quorum {
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let pool = self.pool();
         let (sender, mut votes) = vote_channel();
-        // The release is sent once and never repeated: all readers share one owner name, so a late repetition
-        // would release later readers.
+        // The release is sent once and never repeated. All readers share one owner token, so a late
+        // repetition would release later readers.
         for node in 0..pool.len() {
             let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
             pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: 0 });

@@ -6,8 +6,8 @@ use crate::{
 };
 use std::{fmt::Write, sync::Arc};
 
-/// The reason why a node set was not replaced. Nodes that have been closed (no worker may use them) stay
-/// closed until the same replacement is run again.
+/// The reason why a node set was not replaced. Nodes that have been closed, so that no worker may use them,
+/// stay closed until the same replacement is run again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplaceError {
@@ -40,9 +40,9 @@ pub enum ReplaceError {
     Unfinished {
         /// The node.
         node: Arc<str>,
-        /// The other change's old set.
+        /// The old set of that other replacement.
         from: Arc<str>,
-        /// The other change's new set.
+        /// The new set of that other replacement.
         to: Arc<str>,
     },
     /// Two nodes of the lists are one server.
@@ -74,7 +74,8 @@ pub enum ReplaceError {
     },
 }
 
-/// Returns one line for each node that cannot be reached, with the cause.
+/// Returns one line for each node of the old set (`old` is true) or of the new set that cannot be reached,
+/// with the cause.
 fn unreachable(parts: &[NodePart], old: bool) -> String {
     let mut text = String::new();
     let theirs = |part: Part| if old { part != Part::Joins } else { part != Part::Leaves };

@@ -3,11 +3,13 @@
 //! # What is not guaranteed
 //!
 //! There is no leader and no lease during the change, which takes `max_ttl` or four times `max_clock_offset`,
-//! whichever is longer. The records on a node that leaves are gone, as if the node had lost its memory. A
-//! done record or a ledger record that only a bare majority stored may therefore be unknown afterwards.
+//! whichever is longer. The records on a node that leaves are lost to the new set, as if the node had lost
+//! its memory. So a done record or a ledger record that only a bare majority stored may be unknown
+//! afterwards.
 //!
-//! A worker with the new list may run *before* the change begins, and reach only new nodes. It cannot know
-//! that there is an old set. So replace the node set first, then restart the workers.
+//! A worker with the new list that runs *before* the change, and reaches only new nodes, cannot know that
+//! there is an old set. It may then lead beside a worker with the old list. So replace the node set first,
+//! then restart the workers.
 //!
 //! # Steps
 //!
@@ -17,15 +19,15 @@
 //! | wait | nothing | every lease of the old set has ended, and clocks have passed every token that it gave |
 //! | open the new set | markers of the new set | workers with the new list elect |
 //!
-//! Nodes that leave stay closed. A worker with the old list therefore always gets an error that names the new
-//! list. To resume an interrupted change, run it again: the markers of the closed nodes contain the end of
-//! the wait.
+//! Nodes that leave stay closed. So a worker with the old list always gets an error that names the new list.
+//! To resume an interrupted change, run it again: the markers of the closed nodes contain the end of the
+//! wait.
 //!
-//! The counters and records of a staying node stay valid, with one exception. In the exception, staying nodes
-//! alone can be a majority of the new set that has no node in common with some majority of the old set. For
-//! example, if a set of five nodes shrinks to three of them, two of the three are a majority of the new set.
-//! The other three nodes are a majority of the old set. The memory of the staying nodes then begins again, as
-//! after a restart, so that no fencing token is repeated.
+//! The counters and records of a staying node stay valid, except in one case: a majority of the new set may
+//! consist of staying nodes only, and share no node with some majority of the old set. For example, five
+//! nodes a to e shrink to a, b and c. Then a and b are a majority of the new set, and c, d and e are a
+//! majority of the old set. In this case the memory of the staying nodes begins again, as after a restart, so
+//! that no fencing token is repeated.
 
 mod error;
 mod part;

@@ -1,4 +1,4 @@
-//! The decisions about each node in a change of the node set. Pure: the code sends nothing.
+//! The decisions about each node in a change of the node set. The code here does no I/O.
 
 use crate::{
     admin::replace::{
@@ -16,13 +16,13 @@ use std::{sync::Arc, time::Duration};
 /// The maximum number of bytes of a node's text in an error.
 const SHOWN_MAX: usize = 2_048;
 
-/// The state of a node in the change, by its marker.
+/// The state of a node in the change, as its marker shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     /// The node must be closed, or closed again. There are three cases:
     ///
     /// * Its marker names the old set, or is missing.
-    /// * It was closed, but has lost its memory, or its clock was set back, since.
+    /// * It was closed, but since then it has lost its memory, or its clock was set back.
     /// * It was closed by an earlier change that removed it from the set.
     Close,
     /// The marker closes the node.
@@ -39,8 +39,8 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Returns whether the reason is the state of the node itself, rather than a marker that names another
-    /// node set.
+    /// Returns whether the reason is a fault of the node itself, rather than a marker with another node set
+    /// or other settings.
     pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }
@@ -61,7 +61,7 @@ pub(super) struct Change {
     to: Arc<str>,
     closed: Arc<str>,
     majorities: (usize, usize),
-    /// True if staying nodes keep their memory. If false, their memory begins again, as after a restart.
+    /// True if the memory of staying nodes stays valid. If false, it begins again, as after a restart.
     remembers: bool,
 }
 
@@ -82,9 +82,9 @@ impl Change {
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // If the staying nodes alone can be a majority of the new set, each such majority must overlap every
-        // majority of the old set. A majority that includes a new node is safe: a new node starts its
-        // counters from a clock that has passed all old tokens.
+        // The staying nodes alone may be a majority of the new set. Then each such majority must share a node
+        // with every majority of the old set. A majority that includes a new node is safe in any case: a new
+        // node starts its counters from a clock that has passed all old tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -134,7 +134,7 @@ impl Change {
                 Ok(Move::Closed)
             }
             nodes if *nodes == *self.closed => Ok(Move::Close),
-            // An earlier change, which led to the present old set, removed this node; now the node joins
+            // An earlier change, whose new set is the present old set, removed this node. Now the node joins
             // again. The earlier change is finished: otherwise too few nodes could be closed for this change.
             _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
                 Ok(Move::Close)
@@ -151,15 +151,16 @@ impl Change {
         }
     }
 
-    /// Returns whether a marker keeps every worker with the old list from using the node. (A node without a
-    /// marker does not count here. The closed nodes keep such a worker from writing a marker to it.)
+    /// Returns whether the node's marker keeps every worker with the old list from using the node. A node
+    /// without a marker does not count here, although such a worker cannot use it either: the closed nodes
+    /// keep the worker from writing a marker.
     pub(super) fn is_shut(&self, sight: &Sight) -> bool {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
 
-    /// Returns the marker that closes the node; `None` if the node stays as it is. `shut` is true if a
-    /// majority of the old set had been closed before. If it is false, a worker with the new list that was
-    /// started too early has opened any joining node that is open. Such a node is closed as well.
+    /// Returns the marker that closes the node; `None` if the node is left unchanged. `shut` is true if a
+    /// majority of the old set was closed before. If it is false, a joining node that is open is closed as
+    /// well: a worker with the new list, which was started too early, has opened it.
     pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {
@@ -174,8 +175,8 @@ impl Change {
                 marker.since
             }
             // The memory begins two clock offsets late, as after a restart. By then, the clocks have passed
-            // every counter that a clock ahead of time may have started. A joining node with a marker is
-            // treated in the same way, because it has seen none of the old set's grants.
+            // every counter that was started from a clock ahead of the others. A joining node with a marker
+            // is treated in the same way, because it has seen none of the old set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {
@@ -191,14 +192,14 @@ impl Change {
     pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
-        // Workers wait until `votes_from` in any case. This check only keeps a node that was closed just now
-        // from being opened.
+        // Workers do not use the node before `votes_from` in any case. This check only keeps a node that was
+        // closed just now from being opened.
         let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
 
-    /// Returns the rest of a closed node's wait, counted on this worker's clock from the handshake. It is at
-    /// most one quarantine, even if the node's clock was set back.
+    /// Returns the rest of a closed node's wait, on this worker's clock, from the handshake on; zero for a
+    /// node that is not closed. It is at most one quarantine, even if the node's clock was set back.
     pub(super) fn remaining(&self, sight: &Sight) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
@@ -323,9 +324,9 @@ mod tests {
         assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
     }
 
-    /// Checks that a joining node's memory begins again: it has seen nothing of the old set's work before it
-    /// was closed. With an older memory, the node would report a tick that the old set had started as not
-    /// started.
+    /// Checks that a joining node's memory begins again when it is closed, because the node has seen none of
+    /// the old set's work. With an older memory, the node could report a tick as not started although the old
+    /// set had started it.
     #[test]
     fn a_node_that_joins_begins_anew_whoever_has_marked_it_before() {
         let change = change("a,b,c", "b,c,d");

@@ -6,14 +6,15 @@ use crate::{
 use futures_util::future::{BoxFuture, join_all};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A list of nodes for administration. Each visit opens its own connection; no quorum is involved.
+/// A list of nodes for administration. It works without a quorum: each visit to a node opens its own
+/// connection.
 #[derive(Clone, Default)]
 pub struct NodeSet(Vec<Arc<dyn Reach>>);
 
 /// The result of a handshake with a node during a visit.
 #[derive(Clone, Debug)]
 pub struct Sight {
-    /// The node's part of the handshake: its clock, its marker and its settings.
+    /// The node's answer to the handshake: its clock, its marker and its settings.
     pub hello: Hello,
     /// The duration of the handshake, including the connection.
     pub took: Duration,
@@ -59,8 +60,8 @@ impl NodeSet {
         self
     }
 
-    /// Connects to one node. If `decide` returns a marker, writes it in place of the marker that the
-    /// handshake returned.
+    /// Connects to one node and makes the handshake. If `decide` returns a marker, writes it, unless the
+    /// node's marker has changed since the handshake.
     pub(super) fn visit<'a>(
         &'a self,
         at: usize,
@@ -80,7 +81,7 @@ impl fmt::Debug for NodeSet {
 
 type Decide<'a> = dyn Fn(&Sight) -> Option<Marker> + Sync + 'a;
 
-/// A node of any kind.
+/// A node, independent of its type.
 trait Reach: Send + Sync {
     fn name(&self) -> &Arc<str>;
     fn visit<'a>(
@@ -128,7 +129,7 @@ impl<N: Node> Reach for At<N> {
                 let sent = env.before(env.now() + patience, session.send(batch)).await;
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
-                // The wait until the old set's leases have ended begins now at the earliest, because the node
+                // The wait for the end of the old set's leases begins now at the earliest, because the node
                 // may have granted leases until it was closed.
                 sight.seen = env.now();
             }

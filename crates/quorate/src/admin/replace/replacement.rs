@@ -81,8 +81,8 @@ impl Replacement {
     /// Carries out the change, or continues one that was interrupted. Reports every step to `report`.
     ///
     /// # Errors
-    /// [`ReplaceError`]. If a joining node cannot be used, or a majority of the old set cannot be closed, no
-    /// node is opened. Nodes that have been closed stay closed until the same replacement is run again.
+    /// [`ReplaceError`]. No node is opened if a joining node cannot be used, or if a majority of the old set
+    /// cannot be closed. Nodes that have been closed stay closed until the same replacement is run again.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the change unfinished, without a leader. Run the same replacement again to finish
@@ -95,17 +95,17 @@ impl Replacement {
         self.open(&mut report).await
     }
 
-    /// Closes the nodes that are not closed yet, the joining nodes first. Otherwise a worker with the new
-    /// list that was started too early could use the joining nodes while the old set is still in use. Returns
-    /// the time at which the wait is over.
+    /// Closes the nodes that are not closed yet. The joining nodes come first: otherwise a worker with the
+    /// new list that was started too early could use them while the old set is still in use. Returns the time
+    /// at which the wait is over.
     async fn close(
         &self,
         found: Sights,
         report: &mut impl FnMut(Progress),
     ) -> Result<BootTime, ReplaceError> {
         let mut over = self.env.now();
-        // If the old set was closed before, nodes with the marker of the new set are left unchanged: this
-        // change has opened them.
+        // If a majority of the old set was closed before, nodes with the marker of the new set are left
+        // unchanged, because this change has opened them.
         let shut = self.shut(&found) >= self.change.old_majority();
         let mut found = found;
         for part in [Part::Joins, Part::Stays, Part::Leaves] {
@@ -180,8 +180,8 @@ impl Replacement {
         for (at, sight) in found.iter().enumerate() {
             let Ok(sight) = sight else { continue };
             match self.change.judge(sight, self.parts[at]) {
-                // Ignore a fault of a leaving node itself: it does not matter if enough other nodes can be
-                // closed.
+                // Ignore a fault of a leaving node itself: the change works without that node if enough other
+                // nodes can be closed.
                 Err(bar) if self.parts[at] == Part::Leaves && bar.is_of_the_node() => {}
                 judged => drop(judged.map_err(|bar| bar.at(self.nodes.name(at)))?),
             }
@@ -214,7 +214,7 @@ impl Replacement {
         away.map_or(Ok(()), |(node, cause)| Err(ReplaceError::NewNodeAway { node, cause }))
     }
 
-    /// Returns how many nodes of the old set no longer serve any worker with the old list.
+    /// Returns the number of nodes in the old set that a worker with the old list can no longer use.
     fn shut(&self, found: &Sights) -> usize {
         let shut = |(at, sight): &(usize, &Result<Sight, Cause>)| {
             self.parts[*at] != Part::Joins && sight.as_ref().is_ok_and(|sight| self.change.is_shut(sight))
@@ -235,7 +235,7 @@ impl Replacement {
     }
 
     /// Connects to the nodes that `which` selects, writes the marker that `decide` returns for each, if any,
-    /// and returns their states.
+    /// and returns the handshakes. The entry of a node that was not selected is an error.
     async fn visit(
         &self,
         decide: &(impl Fn(Part, &Sight) -> Option<Marker> + Sync),
@@ -254,5 +254,5 @@ impl Replacement {
     }
 }
 
-/// The state of each node, in the order of the nodes, or the reason why it was not visited.
+/// The handshake with each node, in the order of the nodes, or the reason why there is none.
 type Sights = Vec<Result<Sight, Cause>>;
