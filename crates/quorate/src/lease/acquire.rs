@@ -302,8 +302,7 @@ impl<'a, D: RoundData> Round<'a, D> {
 
     /// Hands the won leases over to the renewer, and returns handles that release their leases when they are
     /// dropped. If the future of [`Round::run`] is dropped before this call, the attempts release their
-    /// leases. This function has no await point, so at every await point each lease belongs to its attempt or
-    /// to a handle.
+    /// leases. This function has no await point, so the future cannot be dropped within it.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);

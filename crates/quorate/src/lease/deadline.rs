@@ -124,8 +124,8 @@ impl LeaseDeadline {
     }
 
     /// Ends the lease because its holder releases it, and cancels the step-down token and the lost token.
-    /// Must be called before the first message of a release is sent, so that the work under the lease learns
-    /// of the end before any node does.
+    /// Must be called before the first message of a release is sent. So the work under the lease learns of
+    /// the end before any node does.
     pub(crate) fn release(&self) {
         self.end();
         self.record_cause(StepDownCause::Released);

@@ -4,10 +4,10 @@ use tokio::sync::mpsc;
 /// `Lost` is the last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaseEvent {
-    /// The lease was acquired, or the last round of extensions reached a majority.
+    /// The lease was acquired, or the last round of extensions reached a majority of the nodes.
     Held,
-    /// The last round of extensions did not reach a majority, or the health check failed. The renewer tries
-    /// again until the step-down.
+    /// The last round of extensions did not reach a majority of the nodes, or the health check failed. The
+    /// renewer tries again until the step-down.
     AtRisk,
     /// Validity ends within `step_down_grace`, or the lease is being released: the work should finish.
     StepDown,

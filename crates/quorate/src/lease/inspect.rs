@@ -11,8 +11,8 @@ use std::time::Duration;
 pub struct Inspection {
     /// The holder that a majority names.
     pub holder: Option<Owner>,
-    /// The time for which a majority still stores the holder's lease if it is not extended; `None` if the key has no
-    /// expiry, or if there is no holder.
+    /// The time for which a majority of the nodes still stores the holder's lease, if it is not extended.
+    /// `None` if the key has no expiry, or if there is no holder.
     pub remaining: Option<Duration>,
     /// True if only a minority names a holder. An attempt is in progress, or keys of an earlier attempt are left and
     /// will expire.

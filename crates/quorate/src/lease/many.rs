@@ -63,12 +63,13 @@ impl Locks {
     /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every
     /// lock. The time of `max_hold` counts for each lease from its own acquisition.
     ///
-    /// All locks are tried at once. If another client holds one of them, the leases before it *in the order
-    /// of the names* are kept during the wait, and those after it are released. A caller therefore waits only
-    /// for a name that comes after all names that it holds. So two callers never wait for each other.
+    /// All locks are tried at once. Suppose that another client holds one of them. Then the leases before it
+    /// *in the order of the names* are kept during the wait, and those after it are released. A caller
+    /// therefore waits only for a name that comes after all names that it holds. So two callers never wait
+    /// for each other.
     ///
-    /// This does not cover locks that a caller acquires by other calls: acquiring locks one by one, in
-    /// another order, can still cause a deadlock.
+    /// This holds only for locks of one call. Locks that a caller acquires one by one, in another order, can
+    /// still cause a deadlock.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had

@@ -66,14 +66,14 @@
 //! | stepping down | `step_down_grace` before validity ends; the work is asked to stop | the end of validity, or the release |
 //! | lost | validity is over, or the release is about to be sent; no later reply revives the lease | nothing: this state is final |
 //!
-//! Fencing tokens are unique and grow; the argument for this makes no assumption about time. Each node counts
-//! its grants of a resource. The client takes the largest count among its grants, and raises the counters of
-//! a majority to it.
+//! Fencing tokens are unique and grow. This does not depend on time: each node counts its grants of a
+//! resource. The client takes the largest count among its grants, and raises the counters of a majority to
+//! it.
 //!
 //! Two attempts A and B cannot both end with the token `t`. Otherwise the majorities of A and B would share a
-//! node that had owner A with the count `t`, and later owner B with the same count. But the node's grant to B
-//! made its count larger. A later attempt gets a larger token: its majority includes a node that had the
-//! count `t`, and that node's grant adds one.
+//! node. That node would have had owner A with the count `t`, and later owner B with the same count. But the
+//! node's grant to B made its count larger. A later attempt gets a larger token: its majority includes a node
+//! that had the count `t`, and that node's grant adds one.
 
 mod acquire;
 mod any;

@@ -187,8 +187,8 @@ impl fmt::Debug for LeaseOptions {
     }
 }
 
-/// Defines the methods of [`LeaseOptions`] on a builder. Without an argument, they change the builder's field
-/// `options`. With `through FIELD`, they call the same methods on that field, which is itself such a builder.
+/// Defines the methods of [`LeaseOptions`] on a builder. Without an argument, the methods change the
+/// builder's field `options`. With `through FIELD`, they call the methods of the same name on that field.
 macro_rules! lease_options {
     () => {
         /// Sets every option that is set in `options`; the others stay as they are.

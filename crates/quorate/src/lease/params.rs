@@ -25,8 +25,8 @@ pub(crate) struct LeaseParams {
 }
 
 impl LeaseParams {
-    /// Returns the parameters of a lease whose counter lives for `fence_retention`. An option that is `None` gets its
-    /// default value.
+    /// Returns the parameters of a lease. Its fencing counter lives for `fence_retention`. An option that is
+    /// `None` gets its default value.
     ///
     /// # Errors
     /// [`SettingError`] if the timings cannot work.

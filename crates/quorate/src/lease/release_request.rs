@@ -75,7 +75,7 @@ pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
-    // The nodes that have reported the request at least once. They count from then on.
+    // The nodes that have reported the request, in this check or an earlier one.
     let mut reported = BTreeSet::new();
     loop {
         pool.env().sleep(every).await;

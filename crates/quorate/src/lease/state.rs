@@ -329,7 +329,7 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// Returns a lease with a TTL of ten seconds and a validity of 9,698 ms, held on nodes 0 to 2 of 5 since 1,000 ms.
+    /// Returns a lease with a TTL of 10 s, valid for 9,698 ms, that nodes 0 to 2 of 5 granted at 1,000 ms.
     fn held() -> LeaseState {
         let second = Duration::from_secs(1);
         let params = LeaseParams {

@@ -116,8 +116,8 @@ impl<'a> RetryBackoff<'a> {
     }
 
     /// Returns whether to attempt a resource whose release was just reported. If all notified workers
-    /// attempted at once, perhaps none would win. So each worker first waits for a random time. A worker
-    /// whose time is longer than one attempt then asks one node whether another worker has acquired the
+    /// attempted at once, perhaps none would win. So each worker first waits for a random time. If that time
+    /// is longer than one attempt, the worker then asks one node whether another worker has acquired the
     /// resource.
     async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.inner.env();

@@ -10,11 +10,12 @@ use std::{sync::Arc, time::Duration};
 /// The longest time between two requests that renew a place.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A waiter's place in the nodes' queues for one resource. It is requested once the waiter's patience is
+/// A waiter's place in the nodes' queues for one resource. The waiter requests the place once its patience is
 /// over. Dropping the ticket gives up the place on every node.
 ///
-/// The place is renewed only while a majority of the nodes has it. Otherwise two waiters that each reach only
-/// some of the nodes could both stay at the head of the queue there, and neither would acquire the lock.
+/// The place is renewed only while a majority of the nodes has it. Suppose that two waiters each reach only
+/// some of the nodes. If both kept their places, each could stay at the head of the queue on its nodes, and
+/// neither would acquire the lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
@@ -55,8 +56,8 @@ impl QueueTicket {
     }
 
     /// Requests or renews the place, and returns the ticket for the next attempt. Returns `None` while the
-    /// waiter's patience lasts. If fewer than a majority of the nodes had the place, gives it up, and returns
-    /// `None` for one to two lifetimes of a place (a random time).
+    /// waiter's patience lasts. If fewer than a majority of the nodes had the place, gives it up. Then
+    /// returns `None` for a random time, between one and two lifetimes of a place.
     ///
     /// The requests of the next attempt are sent after the renewal, so each node handles the renewal first.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
