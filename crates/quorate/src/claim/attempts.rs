@@ -11,9 +11,9 @@
 //! * A node's confirmation of the count had not arrived yet.
 //! * The worker could not reach that node again.
 //!
-//! So a message may be given up although fewer handlers than the limit have started. It is never given up
-//! after fewer attempts that won a majority. If too few nodes answer, it is unknown whether another payload
-//! is stored ([`Payload::Unknown`]).
+//! So a message may be given up before as many handlers as the limit have started. But at least as many
+//! attempts as the limit have won a majority by then. If too few nodes answer, it is unknown whether another
+//! payload is stored ([`Payload::Unknown`]).
 //!
 //! # The rule
 //!
@@ -35,8 +35,8 @@
 //! another worker, whose attempt begins.)
 //!
 //! An attempt may also be cancelled after a majority has counted it, before its handler starts. The worker
-//! then withdraws the count on every node. If another worker has written the same count in a race, its count
-//! may be removed too, and one attempt more than the limit may begin.
+//! then withdraws the count on every node. Another worker may have written the same count on some of these
+//! nodes. That count is then removed too, and one attempt more than the limit may begin.
 //!
 //! When a node's count returns to zero, the node forgets the payload as well. A payload excludes other
 //! payloads once a majority stores it. That is true of every attempt that began. A payload that only a

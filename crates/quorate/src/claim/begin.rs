@@ -16,7 +16,8 @@ pub(super) struct AcquiredMessage {
     /// The message's index in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
-    /// The attempts that the granting nodes had counted before this one, each with its payload.
+    /// The attempts that the granting nodes had counted before this one: each node's count, and the payload
+    /// that it stores.
     pub(super) counted_before: Vec<node::AttemptCount>,
     pub(super) payload: Option<Fingerprint>,
 }
@@ -177,8 +178,8 @@ struct Counting {
     outcomes: Vec<NodeOutcome>,
     /// The nodes that have counted the attempt.
     counted: Vec<usize>,
-    /// The number of nodes where another worker now holds the claim, where the message is done, or where at
-    /// least as many attempts have been counted.
+    /// The number of nodes that refused the count. There another worker holds the claim, the message is done,
+    /// or at least as many attempts have been counted.
     overtaken: usize,
     pending: usize,
 }

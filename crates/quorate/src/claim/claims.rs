@@ -77,9 +77,9 @@ impl Claims {
 
     lease_options!();
 
-    /// Sets how long the nodes remember that a message is done, and how long they keep the count of its
-    /// attempts after the last attempt began. Default 24 hours. The retention must be at least the TTL, and
-    /// longer than the time within which the source may redeliver a message.
+    /// Sets how long the nodes remember that a message is done. The count of a message's attempts is kept for
+    /// the same time after the last attempt began. Default 24 hours. The retention must be at least the TTL,
+    /// and longer than the time within which the source may redeliver a message.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -145,9 +145,9 @@ impl Claims {
     /// Claims one message.
     ///
     /// # Errors
-    /// [`ClaimError`] if the id or the settings cannot be used, if too few nodes answered or may vote, or if
-    /// the id was used with another payload. A message that another worker holds, or has handled, is not an
-    /// error.
+    /// [`ClaimError`] if the id or the settings cannot be used, or if too few nodes answered or may vote.
+    /// Also if the id was used with another payload. A message that another worker holds, or has handled, is
+    /// not an error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests.
@@ -159,7 +159,7 @@ impl Claims {
     /// messages are sent in chunks of 256, two chunks at a time. Each chunk takes a few script calls on each
     /// node.
     ///
-    /// If an id is given twice, its second outcome is *in progress*.
+    /// If an id is given twice, the outcome of the second is *in progress*.
     ///
     /// # Errors
     /// [`ClaimError`] for an id or settings that cannot be used. In that case nothing has been claimed: one

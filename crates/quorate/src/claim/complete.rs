@@ -44,9 +44,9 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usiz
     all.into_iter().map(|one| one.end(&pool)).collect()
 }
 
-/// Reads the current owner of each message whose claim may have expired, because another worker may hold the
-/// message by then. In that case the late worker must record nothing. This includes the nodes that did not
-/// grant the other worker's claim.
+/// Reads the current owner of each message whose claim may have expired. Another worker may hold such a
+/// message now. Then this worker must record nothing, not even on the nodes that did not grant the other
+/// worker's claim.
 async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     let now = inner.pool().env().now();
     let mut late: Vec<_> = all.iter_mut().filter(|one| !one.is_settled() && one.is_late(now)).collect();
@@ -185,7 +185,8 @@ impl<'a> Completing<'a> {
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
-    /// For each node that has stored the done record, the node's memory epoch at that time.
+    /// For each node, its memory epoch when it stored the done record; `None` if it has not stored the
+    /// record.
     recorded: Vec<Option<u64>>,
     /// The number of nodes that have counted a later claim, which has ended since.
     superseded: usize,

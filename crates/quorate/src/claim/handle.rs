@@ -152,8 +152,8 @@ impl Claim {
     }
 
     /// Frees the message as [`Claim::abandon`] does, for a message whose handler never started, for instance
-    /// because of a shutdown. The attempt does not count. It still counts on nodes that cannot be reached,
-    /// and if the claim had ended before.
+    /// because of a shutdown. The attempt is not counted, with two exceptions. A node that cannot be reached
+    /// keeps the count. All nodes keep it if the claim had ended before.
     ///
     /// # Errors
     /// The same as for [`Claim::abandon`].

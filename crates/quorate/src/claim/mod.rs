@@ -16,9 +16,9 @@
 //! this check and the write. The late worker's record may then be stored on nodes that did not grant the new
 //! claim.
 //!
-//! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. The count of an attempt
-//! whose handler never started is withdrawn. The withdrawal fails if the worker crashed at that moment, lost
-//! the claim, got no answer from a node, or dropped the call before that answer.
+//! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. If an attempt's handler
+//! never started, its count is withdrawn. This fails if the worker crashed at that moment, or lost the claim.
+//! It also fails if a node did not answer, or if the call was dropped before the node's answer.
 //!
 //! A different payload under the same id is detected once an attempt has begun, until the retention ends. If
 //! two workers race, one of them may first get *in progress*, and the error at its next claim. After a

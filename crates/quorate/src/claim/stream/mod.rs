@@ -4,16 +4,16 @@
 //!
 //! A message is handled again if its worker ended between the handler's effect and the done record, or if the
 //! done record was lost. If an effect must not happen twice, its transaction must compare the token of
-//! [`Delivery::fencing_token`]. A message that is not acknowledged to its source (*acked*) returns only if
-//! the source delivers it again, because the adaptor stores nothing across a restart. Messages are handled in
+//! [`Delivery::fencing_token`]. The adaptor stores nothing across a restart. So a message that is not
+//! acknowledged to its source (*acked*) returns only if the source delivers it again. Messages are handled in
 //! no particular order.
 //!
-//! If a source delivers each message only once, a message is lost to this worker when it ends here without
-//! being done. This happens if its handler fails, its claim is lost, its attempts are used up, its patience
-//! is over, or the consumer is shut down. Each such message is logged as a warning and reported to
+//! Some sources deliver each message only once. Then a message is lost to this worker if it ends here without
+//! being done. There are five such ends: its handler fails, its claim is lost, its attempts are used up, its
+//! patience is over, or the consumer is shut down. Each such message is logged as a warning and reported to
 //! [`Consume::on_end`], and [`Consumed`] counts it. To lose fewer messages, let the handler itself retry work
 //! that may succeed later, and set [`Consume::patience`] to `Duration::MAX`. If every worker receives every
-//! message, a message of a killed worker waits at the other workers and is handled there.
+//! message and one worker is killed, its messages wait at the other workers and are handled there.
 //!
 //! # Example
 //!
@@ -60,7 +60,7 @@
 //!
 //! A message that another worker handles waits until it is done or free. While [the
 //! maximum](Consume::max_waiting) of messages wait, or too few nodes answer, no more messages are pulled from
-//! the source. Neither condition ends a message.
+//! the source. Messages that were pulled before continue to wait.
 
 mod consume;
 mod delivery;
