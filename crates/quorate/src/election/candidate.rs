@@ -92,9 +92,9 @@ impl Election {
 
     lease_options!();
 
-    /// Begins to campaign only once `check` returns true. Until then `check` is called every 100 ms. It is
-    /// not called while the candidate waits for the leader's lease, so the candidate may be elected even if
-    /// `check` would return false by then. `check` does not end a term that has begun.
+    /// Begins to campaign only once `check` returns true. Until then `check` is called every 100 ms. While
+    /// the candidate waits for the leader's lease, `check` is not called. So the candidate may be elected
+    /// even if `check` would return false by then. `check` does not end a term that has begun.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
@@ -124,10 +124,10 @@ impl Election {
         self
     }
 
-    /// Sets the pause after which a candidate whose work failed campaigns again: `first` after the first
-    /// failure, twice as long after each further failure, up to `longest`. The actual pause is random,
-    /// between half of this time and all of it. If the work ran for `longest` without an error, the pauses
-    /// begin again with `first`. Default 1 s to 30 s, at least 10 ms.
+    /// Sets the pause after a failure of the work, before the candidate campaigns again. It is `first` after
+    /// the first failure, and twice as long after each further failure, up to `longest`. The actual pause is
+    /// random, between half of this time and all of it. If the work ran for `longest` without an error, the
+    /// pauses begin again with `first`. Default 1 s to 30 s, at least 10 ms.
     ///
     /// The leader releases its lease before the pause, so that other candidates may lead. See [the
     /// module](crate::election#when-the-work-fails).

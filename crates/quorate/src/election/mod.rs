@@ -61,8 +61,8 @@
 //! # The error type of the work
 //!
 //! The error may be of any type that can be displayed, including `Box<dyn Error>` and `anyhow::Error`. A
-//! campaign that is moved to another task, for instance by `tokio::spawn`, needs an error that is `Send`,
-//! such as `Box<dyn Error + Send + Sync>`.
+//! campaign may be moved to another task, for instance by `tokio::spawn`. Then its error must be `Send`, such
+//! as `Box<dyn Error + Send + Sync>`.
 
 mod campaign;
 mod candidate;

@@ -1,7 +1,7 @@
 use crate::backoff::Backoff;
 use std::time::Duration;
 
-/// The shortest pause. It keeps work that fails at once from occupying the nodes with elections.
+/// The shortest pause. Without it, work that fails at once could start elections without a pause.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// The rule for the work after a failure.
