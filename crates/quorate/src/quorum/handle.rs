@@ -61,8 +61,8 @@ impl Quorum {
     ///
     /// Each slot is a lock of its own, `NAME/slot-I`, with its own fencing counter. [`Locks::acquire_any`]
     /// returns the number `I` and the lease. A token orders the holders of *one* slot, so a store that checks
-    /// tokens must also know the slot. All workers must give the same `k`: a worker with a larger `k`
-    /// acquires slots that the others do not count.
+    /// tokens must also know the slot. All workers must give the same `k`: a worker with a larger `k` also
+    /// acquires slots that no other worker uses.
     ///
     /// # Why no counting semaphore
     ///
@@ -190,8 +190,8 @@ impl Quorum {
     }
 
     /// Ends the quarantine of every reachable node for every worker, by a change of the node's marker. Use it
-    /// for nodes that are new. If a worker may still hold a lease that such a node granted before it lost its
-    /// memory, the call can lead to two holders.
+    /// for nodes that are new. A node that lost its memory may have granted a lease that a worker still
+    /// holds. For such a node, the call can lead to two holders.
     ///
     /// # Errors
     /// [`NoMajority`] if the call failed for a node. The other nodes are trusted even then.

@@ -17,11 +17,13 @@
 //!
 //! # New nodes
 //!
-//! A new node cannot be distinguished from a node that lost its memory, which may have granted a lease that
-//! is still held. So a node without a marker is in quarantine for `max_ttl` (30 s by default) or longer
-//! before it votes. The first start on new nodes therefore waits for that long, and logs the reason. If no
-//! worker has used the nodes before, skip the wait with [`Quorum::trust_nodes`] (the CLI's `quorate nodes
-//! trust`) once, or with [`QuorumBuilder::trust_new_nodes`] for development and tests.
+//! A new node cannot be distinguished from a node that lost its memory. Such a node may have granted a lease
+//! that is still held. So a node without a marker is in quarantine for `max_ttl` (30 s by default) or longer
+//! before it votes. The first start on new nodes therefore waits for that long, and logs the reason.
+//!
+//! If no worker has used the nodes before, the wait is not needed. Skip it by one call of
+//! [`Quorum::trust_nodes`] (the CLI's `quorate nodes trust`). For development and tests, set
+//! [`QuorumBuilder::trust_new_nodes`].
 //!
 //! # What is not guaranteed
 //!
