@@ -32,7 +32,7 @@ impl Quorum {
     /// other holder is affected.
     ///
     /// **The holder is not notified.** It considers its lease valid until the validity of its last successful
-    /// extension ends, which may be almost a whole TTL later. Until then another worker may hold the resource
+    /// extension ends. This may be almost a whole TTL later. Until then another worker may hold the resource
     /// too. The holder's next extension may also set its keys again, if no other worker has acquired the
     /// resource on a majority by then. Only a store that compares fencing tokens is safe in both cases.
     ///

@@ -74,8 +74,8 @@ pub enum ReplaceError {
     },
 }
 
-/// Returns one line for each node of the old set (`old` is true) or of the new set that cannot be reached,
-/// with the cause.
+/// Returns one line for each unreachable node, with the cause: for the nodes of the old set if `old` is true,
+/// otherwise of the new set.
 fn unreachable(parts: &[NodePart], old: bool) -> String {
     let mut text = String::new();
     let theirs = |part: Part| if old { part != Part::Joins } else { part != Part::Leaves };

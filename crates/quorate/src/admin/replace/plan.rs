@@ -82,9 +82,9 @@ impl Change {
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // The staying nodes alone may be a majority of the new set. Then each such majority must share a node
-        // with every majority of the old set. A majority that includes a new node is safe in any case: a new
-        // node starts its counters from a clock that has passed all old tokens.
+        // The staying nodes alone may be a majority of the new set. Then every such majority must share a
+        // node with every majority of the old set. A majority that includes a new node is safe in any case: a
+        // new node starts its counters from a clock that has passed all old tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -151,9 +151,9 @@ impl Change {
         }
     }
 
-    /// Returns whether the node's marker keeps every worker with the old list from using the node. A node
-    /// without a marker does not count here, although such a worker cannot use it either: the closed nodes
-    /// keep the worker from writing a marker.
+    /// Returns whether the node's marker keeps every worker with the old list from using the node. Returns
+    /// `false` for a node without a marker. (A worker with the old list cannot use that node either: the
+    /// closed nodes keep the worker from writing a marker.)
     pub(super) fn is_shut(&self, sight: &Sight) -> bool {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
@@ -175,8 +175,8 @@ impl Change {
                 marker.since
             }
             // The memory begins two clock offsets late, as after a restart. By then, the clocks have passed
-            // every counter that was started from a clock ahead of the others. A joining node with a marker
-            // is treated in the same way, because it has seen none of the old set's grants.
+            // every counter that was started from a clock that was ahead. A joining node with a marker is
+            // treated in the same way, because it has seen none of the old set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {
@@ -221,8 +221,8 @@ impl Change {
         }
     }
 
-    /// Returns whether the wait in the marker is longer than any wait that a worker writes, which means that
-    /// the node's clock was set back.
+    /// Returns whether the node's clock was set back: the wait in the marker is then longer than any wait
+    /// that a worker writes.
     fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
         hello.node_time + self.config.quarantine() + self.slack() < marker.votes_from
     }

@@ -129,8 +129,8 @@ impl<N: Node> Reach for At<N> {
                 let sent = env.before(env.now() + patience, session.send(batch)).await;
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
-                // The wait for the end of the old set's leases begins now at the earliest, because the node
-                // may have granted leases until it was closed.
+                // The node may have granted leases until it was closed. So the wait for the end of the old
+                // set's leases begins now at the earliest.
                 sight.seen = env.now();
             }
             Ok(sight)

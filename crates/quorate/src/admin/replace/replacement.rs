@@ -104,8 +104,8 @@ impl Replacement {
         report: &mut impl FnMut(Progress),
     ) -> Result<BootTime, ReplaceError> {
         let mut over = self.env.now();
-        // If a majority of the old set was closed before, nodes with the marker of the new set are left
-        // unchanged, because this change has opened them.
+        // If a majority of the old set was closed before, this change has opened the nodes with the marker of
+        // the new set. They are left unchanged.
         let shut = self.shut(&found) >= self.change.old_majority();
         let mut found = found;
         for part in [Part::Joins, Part::Stays, Part::Leaves] {
@@ -201,8 +201,8 @@ impl Replacement {
         self.change.enough_shut((0..found.len()).filter(old).count(), self.node_parts(found))
     }
 
-    /// Checks that every joining node is reachable. This is not required once a majority of the old set is
-    /// closed.
+    /// Checks that every joining node is reachable. Once a majority of the old set is closed, joining nodes
+    /// need not be reachable.
     fn check_joining(&self, found: &Sights) -> Result<(), ReplaceError> {
         if self.shut(found) >= self.change.old_majority() {
             return Ok(());
