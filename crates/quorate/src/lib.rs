@@ -42,11 +42,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! A lock cannot give exactly-once effects alone. Between a worker's check of its lease and the moment at
-//! which its write arrives, the worker may be paused for longer than the lease is valid. The fencing token
+//! A lock alone cannot make an effect happen exactly once. After a worker has checked its lease, it may be
+//! paused for longer than the lease is valid. Its write then arrives too late. The fencing token
 //! ([`Lease::fencing_token`]) closes this gap: the store that receives the write must compare the token in
-//! its own transaction. Exclusion rests on clock *rates* and on nodes that keep their memory. See [`lease`]
-//! for the exact conditions, and `docs/design/lease-and-trust.md` for which nodes may vote.
+//! its own transaction. Mutual exclusion rests on clock *rates* and on nodes that keep their memory. See
+//! [`lease`] for the exact conditions, and `docs/design/lease-and-trust.md` for which nodes may vote.
 //!
 //! # Modules, each using only those above it
 //!
