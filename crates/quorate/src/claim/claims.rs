@@ -115,8 +115,8 @@ impl Claims {
     /// only one worker runs the hook. If the worker crashes or the hook fails, the next claim runs the hook
     /// again. So the hook must tolerate a repetition.
     ///
-    /// Without a hook, each claim on the message reports that it is given up, and records nothing. A worker
-    /// that gets a hook later can still hand the message over.
+    /// Without a hook, each claim reports that the message is given up, and records nothing. A worker that
+    /// gets a hook later can still hand the message over.
     pub fn dead_letter<H, F, T, E>(mut self, hook: H) -> Self
     where
         H: Fn(DeadLetter) -> F + Send + Sync + 'static,

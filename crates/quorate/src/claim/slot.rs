@@ -193,7 +193,7 @@ impl Slots {
         Self::look(&self.quorum, &self.group, slots).await
     }
 
-    /// Does the same as [`Slots::inspect`] for a caller that takes no slot.
+    /// Does the same as [`Slots::inspect`] for a caller without a `Slots`, which takes no slot.
     pub(crate) async fn look(quorum: &Quorum, group: &str, slots: &[SlotId]) -> Vec<Option<Shown>> {
         let resources: Vec<Resource> = slots.iter().map(|slot| slot.resource(group)).collect();
         let nodes = quorum.pool().len();

@@ -31,7 +31,7 @@ pub(super) enum Failure<E> {
 
 impl<E: Display> Display for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The alternate form of some errors includes their causes.
+        // The alternate form (`{:#}`) of some errors includes their causes.
         match self {
             Self::Error(error) => write!(f, "{}", plain(&format!("{error:#}"), ERROR_MAX)),
             Self::Panic(panic) => {

@@ -17,7 +17,7 @@ struct Entry {
     until: Option<BootTime>,
 }
 
-/// The leader at the time of the call.
+/// The leader, as [`KnownLeader::get`] returns it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Known {
     pub(super) worker: Arc<str>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The maximum number of bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
-/// The time between two checks whether the leader has resigned.
+/// The time between two checks of whether the leader has resigned.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longest wait for a new leader after the leader has resigned.
 const SUCCESSOR: Duration = Duration::from_secs(1);
@@ -66,8 +66,9 @@ impl Observer {
     /// Asks the leader to resign, and waits up to `wait` until it has resigned. If `term` is given, the
     /// request is made only if it is the leader's term.
     ///
-    /// The leader checks for such requests every tenth of its TTL, but at least every 500 ms and at most
-    /// every 100 ms. It asks its work to stop within the grace period, and then releases its lease.
+    /// The leader checks for such requests at intervals of a tenth of its TTL, but not less than 100 ms and
+    /// not more than 500 ms. When it finds one, it asks its work to stop within the grace period, and then
+    /// releases its lease.
     ///
     /// The request is stored on the nodes and applies to the current term only. It expires a second after the
     /// wait. A leader that is cut off, is stuck, or does not allow remote resignation

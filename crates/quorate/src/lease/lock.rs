@@ -134,7 +134,8 @@ impl<L> Lock<L> {
         self
     }
 
-    /// Calls `on_holder` after each lost attempt in which a majority of the nodes named the same holder.
+    /// Sets the callback that is called after each lost attempt in which a majority of the nodes named the
+    /// same holder.
     pub(crate) fn on_holder(mut self, on_holder: OnHolder) -> Self {
         self.on_holder = Some(on_holder);
         self

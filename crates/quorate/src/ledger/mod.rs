@@ -3,8 +3,8 @@
 //! # What is not guaranteed
 //!
 //! The ledger is not a log, and has no transactions. A node that lost its memory lost its records too. Such a
-//! node reports since when it remembers ([`Memory`]), and its answer does not count for earlier records. A
-//! read without a seal may miss a record that a leader is writing.
+//! node reports the beginning of its new memory ([`Memory`]), and its answer does not count for earlier
+//! records. A read without a seal may miss a record that a leader is writing.
 //!
 //! # Seals
 //!

@@ -13,7 +13,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The maximum number of bytes of a node's text in an error.
+/// The maximum number of bytes of a text from a node that an error shows.
 const SHOWN_MAX: usize = 2_048;
 
 /// The state of a node in the change, as its marker shows it.

@@ -86,7 +86,7 @@ impl QueueTicket {
         Some(self.ticket.clone())
     }
 
-    /// Returns the latest time at which to renew the place.
+    /// Returns the latest time at which to request or renew the place.
     pub(crate) fn due(&self) -> BootTime {
         let soon = self.inner.env().now() + AGAIN;
         if self.asked.is_some() { soon } else { self.from.max(soon) }
