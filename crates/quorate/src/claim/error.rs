@@ -101,7 +101,8 @@ impl ClaimError {
         DeadLettered::of(record).map_or_else(|| Self::AlreadyDone(Done::of(record)), Self::DeadLettered)
     }
 
-    /// Returns whether retrying will not help: an operator must act, or the code must change.
+    /// Returns whether repeating the call will not help. Either an operator must act, or the code must
+    /// change. Or the claim is over: another worker holds the message, or the message is done or given up.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Acquire(error) => error.is_permanent(),

@@ -89,7 +89,8 @@ impl AcquireError {
         matches!(self, Self::Untrusted { .. })
     }
 
-    /// Returns whether another try cannot help: an operator must act, or the code must change.
+    /// Returns whether another try cannot help: an operator must act, the code must change, or the quorum is
+    /// closed.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Setting(_) | Self::Closed => true,
