@@ -19,8 +19,8 @@ pub struct ForcedRelease {
 }
 
 impl ForcedRelease {
-    /// Returns whether the owner no longer holds the resource on a majority of the nodes, so that another
-    /// client may acquire it.
+    /// Returns whether a majority of the nodes executed the request. The owner no longer holds the resource
+    /// on these nodes, so another client may acquire it.
     pub fn is_clear(&self) -> bool {
         self.clear >= self.report.needed()
     }
@@ -44,7 +44,7 @@ impl Quorum {
     /// including readers that acquire after the inspection. Each node is asked once, within the node timeout.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the resource is released on some nodes or on none.
+    /// If the future is dropped, the resource may have been released on all nodes, on some, or on none.
     #[doc(hidden)]
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let pool = self.pool();

@@ -39,8 +39,8 @@
 //! nodes. That count is then removed too, and one attempt more than the limit may begin.
 //!
 //! When a node's count returns to zero, the node forgets the payload as well. A payload excludes other
-//! payloads once a majority stores it. That is true of every attempt that began. A payload that only a
-//! minority stores belongs to an attempt that never began.
+//! payloads once a majority stores it. A majority stores the payload of every attempt that began. A payload
+//! that only a minority stores belongs to an attempt that never began.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ use std::sync::Arc;
 pub enum Turn {
     /// The handler may begin once a majority has counted the attempt with this number.
     Begins(u32),
-    /// The limit is reached: this many attempts have begun, and the message is given up.
+    /// The limit is reached: this many attempts have been counted, and the message is given up.
     GivenUp(u32),
 }
 

@@ -31,8 +31,8 @@ pub(super) enum Beginning {
     GivenUp(Start),
     /// An attempt with another payload began before. The claim has been released.
     OtherPayload(Arc<str>),
-    /// Another worker now holds the message, or has completed it, or has counted at least as many attempts on
-    /// some node.
+    /// No majority counted the attempt. On at least one node, this worker no longer holds the message, the
+    /// message is done, or at least as many attempts have been counted.
     Overtaken,
     /// Too few nodes counted the attempt, or reported a payload. The claim has been released.
     Uncounted(NoMajority),
@@ -178,8 +178,8 @@ struct Counting {
     outcomes: Vec<NodeOutcome>,
     /// The nodes that have counted the attempt.
     counted: Vec<usize>,
-    /// The number of nodes that refused the count. There another worker holds the claim, the message is done,
-    /// or at least as many attempts have been counted.
+    /// The number of nodes that refused the count. On such a node, this worker no longer holds the claim, the
+    /// message is done, or at least as many attempts have been counted.
     overtaken: usize,
     pending: usize,
 }

@@ -78,8 +78,8 @@ impl Claims {
     lease_options!();
 
     /// Sets how long the nodes remember that a message is done. The count of a message's attempts is kept for
-    /// the same time after the last attempt began. Default 24 hours. The retention must be at least the TTL,
-    /// and longer than the time within which the source may redeliver a message.
+    /// at least the same time after the last attempt began. Default 24 hours. The retention must be at least
+    /// the TTL, and longer than the time within which the source may redeliver a message.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -101,8 +101,8 @@ impl Claims {
     }
 
     /// Sets how long a message stays given up after a dead-letter hook has handled it. The default is
-    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has handled stays given up for
-    /// as long as its attempts are counted.
+    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has handled stays
+    /// given up for as long as the nodes keep the count of its attempts.
     pub fn dead_letter_retention(mut self, time: Duration) -> Self {
         self.dead_letter_retention = Some(time);
         self
@@ -159,7 +159,7 @@ impl Claims {
     /// messages are sent in chunks of 256, two chunks at a time. Each chunk takes a few script calls on each
     /// node.
     ///
-    /// If an id is given twice, the outcome of the second is *in progress*.
+    /// If an id is given twice and the call claims the message, the outcome of the second is *in progress*.
     ///
     /// # Errors
     /// [`ClaimError`] for an id or settings that cannot be used. In that case nothing has been claimed: one

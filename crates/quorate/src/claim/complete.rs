@@ -81,8 +81,8 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         InspectTarget::Of(holder) if holder != owner => {
             Found::Over(ClaimError::TakenOver { holder: holder.clone() })
         }
-        // The result is unknown only if another owner may have a majority. If none can have one, the worker
-        // may record its result. Its own claim need not have a majority either.
+        // The state is unknown only if another owner may have a majority. If no other owner can have a
+        // majority, the worker may record its result, even if its own claim has no majority either.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(ClaimError::Superseded),
         _ => Found::Free,

@@ -122,7 +122,7 @@ impl ClaimError {
         matches!(self, Self::Acquire(error) if error.is_untrusted())
     }
 
-    /// Returns the outcome of each node; `None` if the error came before any request was sent.
+    /// Returns the outcome of each node if too few nodes agreed; `None` for every other error.
     pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Acquire(error) => error.report(),

@@ -30,8 +30,8 @@ impl<'a> MessageId<'a> {
         }
     }
 
-    /// Adds the fingerprint of this payload. From the first claim on, the same id with another payload is
-    /// an error.
+    /// Adds the fingerprint of this payload. Once an attempt on the message has begun, the same id with
+    /// another payload is an error.
     pub fn payload(self, payload: &[u8]) -> Self {
         self.fingerprint(Fingerprint::of(payload))
     }

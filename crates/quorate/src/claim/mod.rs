@@ -7,10 +7,10 @@
 //! compare the token of [`Claim::fencing_token`] in its own transaction.
 //!
 //! A done record that is stored on a bare majority does not survive the loss of one of these nodes. In a
-//! rolling restart, a majority of the nodes restart one after the other. If they do not keep their data, no
-//! done record survives, because no worker writes it again. After its retention a message counts as new. A
-//! claim that reports a message as done may return an older record, which only a minority of the nodes
-//! stores.
+//! rolling restart, a majority of the nodes restart one after the other. If these nodes do not keep their
+//! data, no done record survives, because no worker writes the records again. Once the retention of its done
+//! record is over, a message counts as new. A claim that reports a message as done may return an older
+//! record, which only a minority of the nodes stores.
 //!
 //! Completing an expired claim first checks the current owner. Another worker may claim the message between
 //! this check and the write. The late worker's record may then be stored on nodes that did not grant the new

@@ -8,7 +8,9 @@ use std::{sync::Arc, time::Duration};
 pub enum ClaimOutcome {
     /// This worker may handle the message.
     Claimed(Claim),
-    /// Another worker is handling the message.
+    /// Another worker is handling the message. Also returned in three cases in which this worker got a grant:
+    /// another worker has completed the message meanwhile, or has counted as many attempts, or a majority
+    /// granted the claim and it was lost later. A later claim shows the message's state.
     InProgress {
         /// The time after which the message may be free, by the remaining TTLs that the nodes reported;
         /// `None` if that is unknown.
@@ -49,7 +51,8 @@ pub enum ClaimOutcome {
 pub enum Processed {
     /// The message was handled by this call, and recorded as done.
     Handled,
-    /// Another worker is handling the message.
+    /// Another worker is handling the message, or the claim was lost while it was being acquired: see
+    /// [`ClaimOutcome::InProgress`].
     InProgress {
         /// The time after which the message may be free, by the remaining TTLs that the nodes reported;
         /// `None` if that is unknown.

@@ -7,8 +7,9 @@
 //!
 //! # What is not guaranteed
 //!
-//! A count is never withdrawn, even if it did not reach a majority (R6). So a worker that fails while it
-//! counts may leave a slot that no worker can take any more. The leader then closes the generation as lost.
+//! A count is never withdrawn, even if it did not reach a majority (R6). So a worker that fails while the
+//! nodes count its attempt may leave a slot that no worker can take any more. The leader then closes the
+//! generation as lost.
 
 use super::{
     ClaimError, Done,
@@ -64,8 +65,8 @@ pub(crate) enum Claimed {
     Counted(SlotClaim),
     /// A node stores the done record of the slot: the slot has ended.
     Ended(DoneRecord),
-    /// Another worker holds the claim. The value is the time after which the claim may be free. The value is
-    /// `None` if this time is unknown, or if this worker got the claim but could not take the slot.
+    /// Another worker holds the claim, or this worker got the claim but could not have taken the slot. The
+    /// value is the time after which the claim may be free, if it is known.
     Held(Option<Duration>),
     /// Too few nodes answered, or the horizon has passed.
     Unavailable,
@@ -193,7 +194,7 @@ impl Slots {
         Self::look(&self.quorum, &self.group, slots).await
     }
 
-    /// Does the same as [`Slots::inspect`] for a caller without a `Slots`, which takes no slot.
+    /// Does the same as [`Slots::inspect`], for a caller that takes no slots and therefore has no `Slots`.
     pub(crate) async fn look(quorum: &Quorum, group: &str, slots: &[SlotId]) -> Vec<Option<Shown>> {
         let resources: Vec<Resource> = slots.iter().map(|slot| slot.resource(group)).collect();
         let nodes = quorum.pool().len();

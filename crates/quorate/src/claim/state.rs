@@ -67,7 +67,8 @@ impl Claims {
     ///
     /// # Errors
     /// [`ClaimError`]. Every node must confirm, since a node that has not been reset would still report the
-    /// message as given up. If a node is unreachable the result is [`ClaimError::NoMajority`]: call it again.
+    /// message as given up. If a node is unreachable, the result is [`ClaimError::NoMajority`]: call `reset`
+    /// again.
     ///
     /// # Cancel safety
     /// If the future is dropped, the message is reset on all nodes, on some, or on none. Another call continues from

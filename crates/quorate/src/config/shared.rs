@@ -88,7 +88,7 @@ impl SharedSettings {
         Some(SettingMismatch { field, theirs: self.shown(field).into(), ours: ours.shown(field).into() })
     }
 
-    /// The keys of the settings in a marker, in their order there.
+    /// The keys of the settings in a marker, in the marker's order.
     pub(crate) const KEYS: [&str; 6] =
         ["max_ttl_us", "clock_offset_us", "clock_step_us", "drift_ppb", "durable", "trust_new"];
 

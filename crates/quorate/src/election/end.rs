@@ -45,7 +45,7 @@ impl<E: Display> Display for Failure<E> {
 pub(super) struct LedTerm<E> {
     pub(super) end: End<E>,
     /// True if the work was asked to stop because of `max_hold` or a failed health check, even if the lease
-    /// was lost then.
+    /// was lost afterwards.
     pub(super) by_choice: bool,
     /// True if the work had been asked to stop before it ended.
     pub(super) asked_to_stop: bool,

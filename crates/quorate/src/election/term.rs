@@ -254,7 +254,8 @@ impl fmt::Debug for Term {
     }
 }
 
-/// A guard that ends the lease of a term when the campaign drops it, even if clones of the term exist.
+/// A guard of a term. When the campaign drops the guard, the term's lease ends, even if clones of the term
+/// exist.
 pub(super) struct TermGuard(pub(super) Term);
 
 impl Drop for TermGuard {

@@ -90,8 +90,8 @@ impl Locks {
         }
     }
 
-    /// Makes one attempt at each lock that may be free, until one is acquired. If none is, returns a
-    /// [`Refusal`] with the reason.
+    /// Makes one attempt at each lock that may be free, until one is acquired. If no lock is acquired,
+    /// returns a [`Refusal`] with the reason.
     async fn pass(&self) -> Result<Result<(usize, Lease), Refusal>, AcquireError> {
         let names = self.names.clone()?;
         if names.is_empty() || names.len() > SLOTS_MAX {

@@ -32,7 +32,7 @@ pub enum AcquireError {
     /// A setting, or the name, cannot be used.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// Another client held the lock until the wait was over.
+    /// Another client held the lock, or competed for it, until the wait was over.
     #[error("timed out waiting for {resource}: {report}")]
     Contended {
         /// The lock.
@@ -74,7 +74,7 @@ impl AcquireError {
         }
     }
 
-    /// Returns whether another client held the lock until the wait was over.
+    /// Returns whether another client held the lock, or competed for it, until the wait was over.
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
@@ -110,7 +110,7 @@ impl AcquireError {
         }
     }
 
-    /// Returns the outcome of each node; `None` if the error came before any request was sent.
+    /// Returns the outcome of each node; `None` for an invalid setting or a closed quorum.
     pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Contended { report, .. }

@@ -205,8 +205,8 @@ impl Lease {
         self.inner.command(RenewerCommand::Limit { id: self.id, until, heartbeat });
     }
 
-    /// Ends the lease, then commands the renewer to release its keys. No message of the release is sent
-    /// before the lease has ended. A second call has no effect.
+    /// Ends the lease, then commands the renewer to release the lease's keys. No message of the release is
+    /// sent before the lease has ended. A second call has no effect.
     pub(crate) fn post_release(&self, reply: Option<ReplyTo>) {
         if !self.inner.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
             self.deadline.release();
@@ -250,7 +250,7 @@ impl Lease {
         self.params
     }
 
-    /// Returns the quorum that holds the lease.
+    /// Returns the quorum whose nodes granted the lease.
     pub(crate) fn inner(&self) -> &Arc<QuorumInner> {
         &self.inner
     }

@@ -24,7 +24,7 @@ pub enum ReplaceError {
         /// The reason.
         cause: Cause,
     },
-    /// A node may not vote, or does not belong to the old set.
+    /// A node may not vote, or its marker names another node set or other settings.
     #[error("{node}: {why}")]
     Unfit {
         /// The node.

@@ -40,7 +40,7 @@ pub(super) enum Bar {
 
 impl Bar {
     /// Returns whether the reason is a fault of the node itself, rather than a marker with another node set
-    /// or other settings.
+    /// or other settings. Only used for leaving nodes, whose eviction policy is not checked.
     pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }
@@ -82,9 +82,10 @@ impl Change {
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // The staying nodes alone may be a majority of the new set. Then every such majority must share a
-        // node with every majority of the old set. A majority that includes a new node is safe in any case: a
-        // new node starts its counters from a clock that has passed all old tokens.
+        // The staying nodes alone may be a majority of the new set. Then their memory stays valid only if
+        // every such majority shares a node with every majority of the old set. A majority that includes a
+        // new node is safe in any case: a new node starts its counters from a clock that has passed all old
+        // tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -198,8 +199,9 @@ impl Change {
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
 
-    /// Returns the rest of a closed node's wait, on this worker's clock, from the handshake on; zero for a
-    /// node that is not closed. It is at most one quarantine, even if the node's clock was set back.
+    /// Returns how much longer a closed node must wait after the handshake, on this worker's clock; zero for
+    /// a node that is not closed. The result is at most one quarantine, even if the node's clock was set
+    /// back.
     pub(super) fn remaining(&self, sight: &Sight) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
@@ -231,7 +233,7 @@ impl Change {
         self.config.clock_step_allowance + self.config.quarantine().mul_f64(self.config.drift_rate)
     }
 
-    /// Returns whether the node's memory is the one that it had when the marker was written.
+    /// Returns whether the node has kept its memory since the marker was written.
     fn is_same_memory(&self, hello: &Hello, marker: &Marker) -> bool {
         marker.run_id == hello.run_id || (self.config.durable && hello.durable == Some(true))
     }
@@ -280,7 +282,7 @@ mod tests {
         Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
     }
 
-    /// Returns the [`Sight`] of the same node with another marker.
+    /// Returns a copy of `sight` in which the node has the marker `marker`.
     fn under(sight: &Sight, marker: &Marker) -> Sight {
         Sight { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
     }
@@ -294,7 +296,7 @@ mod tests {
             ("a,b,c,d,e", "a,b,c,d", true),
             ("a,b,c,d,e", "a,b,c", false),
             ("a,b,c", "a", false),
-            // No majority of the new set is of old nodes alone.
+            // No majority of the new set consists of old nodes only.
             ("a,b,c", "c,d,e", true),
             ("a,b,c", "d,e,f", true),
         ] {

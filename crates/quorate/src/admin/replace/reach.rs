@@ -81,7 +81,7 @@ impl fmt::Debug for NodeSet {
 
 type Decide<'a> = dyn Fn(&Sight) -> Option<Marker> + Sync + 'a;
 
-/// A node, independent of its type.
+/// A node of any type.
 trait Reach: Send + Sync {
     fn name(&self) -> &Arc<str>;
     fn visit<'a>(

@@ -40,7 +40,8 @@ pub enum Progress {
     Waiting(Duration),
     /// Workers with the new list may use this node from now on.
     Opened(Arc<str>),
-    /// This node could not be reached, and is unchanged. Run the same replacement again once it is reachable.
+    /// This node could not be reached, or its marker could not be written. Run the same replacement again
+    /// once the cause is removed.
     Left(Arc<str>, Cause),
 }
 

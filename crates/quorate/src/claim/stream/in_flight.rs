@@ -31,14 +31,15 @@ pub(super) struct InFlightWindow<M> {
     /// The number of slots: the maximum number of messages that are claimed, are handled, or wait because too
     /// few nodes answer.
     most: usize,
-    /// The number of waiting messages at which pulling stops. Messages that were pulled before may still join
-    /// the waiting room.
+    /// The number of messages in the waiting room at which pulling stops. Messages that were pulled before
+    /// may still join the waiting room.
     max_waiting: usize,
     patience: Duration,
     pulled: Number,
     held: BTreeMap<Number, Held<M>>,
     fresh: BTreeSet<Number>,
-    /// The times at which waiting messages are claimed again.
+    /// The times at which messages in the waiting room, and messages that wait in their slots, are claimed
+    /// again.
     waiting: BTreeSet<(BootTime, Number)>,
     /// The ids of the messages that are being claimed or handled. Their twins wait.
     busy: BTreeSet<Arc<str>>,
@@ -130,8 +131,8 @@ impl<M> InFlightWindow<M> {
             let Some(held) = self.held.get(&number) else { continue };
             let (id, place) = (Arc::clone(&held.id), held.place);
             if self.busy.contains(&id) {
-                // The first message with this id is likely to be done soon. Its twin waits for it, without
-                // using up its own patience.
+                // The first message with this id is likely to be done soon. Its twin waits until then. This
+                // wait does not use up the twin's patience.
                 match place {
                     Place::Away(_) => self.wait(number, Place::Away(now + LOOK_AGAIN)),
                     _ => self.wait(number, Place::Elsewhere(now + LOOK_AGAIN)),
@@ -334,8 +335,8 @@ mod tests {
             looks.push(now);
         }
         assert_eq!(looks, [100, 300, 700, 1500, 3100, 6300, 10_000].map(at));
-        // The message is claimed again as soon as the other worker's claim may have ended, if that is
-        // known.
+        // The message is claimed again when the other worker's claim may have ended, if that time is known,
+        // but not within 100 ms.
         pull(&mut window, "b", 20_000);
         let batch = window.batch(at(20_000));
         assert!(window.elsewhere(batch[0].0, Some(Duration::from_millis(1)), at(20_000)));

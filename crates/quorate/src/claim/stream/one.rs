@@ -142,7 +142,7 @@ async fn handed<M>(dead: Arc<Dead<M>>, letter: DeadMessage<M>) -> Result<(), Arc
     hook.await.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic)).into()))
 }
 
-/// Acknowledges to the source that the message is done. A panic of the ack counts as a failure.
+/// Acknowledges the message to its source. A panic of the ack counts as a failure.
 pub(super) async fn ack<M: Message>(message: &M) -> Acked {
     match AssertUnwindSafe(message.ack()).catch_unwind().await {
         Ok(Ok(())) => Ok(true),
