@@ -76,7 +76,7 @@ pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 pub enum TryAcquire<L = Lease> {
     /// This caller holds the lock.
     Acquired(L),
-    /// Another client holds the lock.
+    /// Another client holds the lock, or competed for it.
     Contended {
         /// The lock that is held. [`Locks::try_acquire_all`](super::Locks::try_acquire_all) reports the first
         /// held lock in the order of the names, and [`Locks::try_acquire_any`](super::Locks::try_acquire_any)
@@ -91,7 +91,7 @@ pub enum TryAcquire<L = Lease> {
 }
 
 impl<L> TryAcquire<L> {
-    /// Returns the lease that was acquired, or `None` if another client holds the lock.
+    /// Returns the lease, or `None` if the lock was not acquired.
     pub fn acquired(self) -> Option<L> {
         match self {
             Self::Acquired(lease) => Some(lease),
@@ -99,7 +99,7 @@ impl<L> TryAcquire<L> {
         }
     }
 
-    /// Returns whether another client holds the lock.
+    /// Returns whether another client holds the lock, or competed for it.
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
@@ -157,9 +157,10 @@ impl<L> Lock<L> {
     /// The waiters' wall clocks determine the order, so it is only as exact as the agreement of these clocks.
     /// A worker whose clock is further than `max_clock_offset` from the nodes' clocks gets no place.
     ///
-    /// A waiter that stops renewing its place loses it within three times (100 ms and two node timeouts): 0.9
-    /// s with the default settings. A node keeps 128 places for each lock; a waiter that finds no free place
-    /// waits without one. Waiting readers acquire the lock together, up to the first writer in the queue.
+    /// A waiter that stops renewing its place loses it within three times the sum of 100 ms and two node
+    /// timeouts: 0.9 s with the default settings. A node keeps 128 places for each lock; a waiter that finds
+    /// no free place waits without one. Waiting readers acquire the lock together, up to the first writer in
+    /// the queue.
     pub fn fair(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self

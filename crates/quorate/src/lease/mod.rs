@@ -28,8 +28,8 @@
 //! A separate key for readers would not have this effect: other Redlock clients would not check it, and would
 //! acquire the name while readers hold it.
 //!
-//! The rules of all leases hold for readers too: a majority, validity from the send, extension, quarantine.
-//! The differences are:
+//! The rules of all leases hold for readers too: a majority, validity that counts from the send, extension,
+//! quarantine. The differences are:
 //!
 //! * Readers have no fencing token, and change no counter. If a reader is paused between
 //!   [`ReadLease::ensure_held`] and the use of the data, a writer may acquire the lock meanwhile. The reader

@@ -129,7 +129,7 @@ impl LeaseOptions {
     }
 
     /// Checks the options against the quorum's settings and against each other, and returns the parameters of
-    /// a lease. Its fencing counter is kept for `fence_retention`.
+    /// a lease. The lease's fencing counter is kept for `fence_retention`.
     pub(crate) fn params(&self, config: &QuorumConfig) -> Result<LeaseParams, AcquireError> {
         let extended = self.auto_extend.unwrap_or(true);
         let ttl = self.effective_ttl(config);

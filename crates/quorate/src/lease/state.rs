@@ -9,7 +9,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The number of steps in a third of a TTL to which renewal times are rounded.
+/// The number of steps into which a third of the TTL is divided. Renewal times are rounded to these steps.
 const TICKS: u32 = 128;
 
 /// The state of one held lease, on which the renewer's decisions depend.
@@ -427,8 +427,8 @@ mod tests {
         assert!(held.due(at(2000)).is_empty());
     }
 
-    /// Regression test: an answer that did not count was once discarded without a retry, and its node was never asked
-    /// again. A lease that a flushed node had lost was not repaired there.
+    /// Regression test: an answer that did not count was once discarded without a retry, and its node was
+    /// never asked again. So a lease was not restored on a node that had lost it to a FLUSHALL.
     #[test]
     fn a_node_whose_answer_does_not_count_is_asked_again() {
         let mut held = held();

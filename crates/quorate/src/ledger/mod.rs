@@ -12,10 +12,10 @@
 //! its term at a majority. From then on, a sealed node refuses records of older terms. A node's answer to the
 //! seal contains the records that the node stores. Only after the seal does the leader write.
 //!
-//! Suppose that an older leader writes a record to a majority. This majority and the sealed one share a node.
-//! If the write reached that node before the seal, the new leader has read the record. If it came after the
-//! seal, the node refused it. If the new leader only read the ledger, without a seal, two leaders could start
-//! one tick.
+//! Suppose that an older leader writes a record to a majority. This majority and the sealed majority share a
+//! node. If the write reached that node before the seal, the new leader has read the record. If it came after
+//! the seal, the node refused it. If the new leader only read the ledger, without a seal, two leaders could
+//! start one tick.
 //!
 //! A write contains the record that its leader read before. A node refuses the write if it stores another
 //! record (compare and set). A record that is marked `last` is never replaced.
@@ -29,8 +29,8 @@
 //!
 //! * From the first page on, the node refuses every earlier term, and this leader writes nothing before its
 //!   last page. So only a later term could change a record. The request for each further page is a seal with
-//!   the same term. If a later term has sealed the node meanwhile, the node refuses it, and the whole read
-//!   fails as *superseded*.
+//!   the same term. If a later term has sealed the node meanwhile, the node refuses this request, and the
+//!   whole read fails as *superseded*.
 //! * A node returns each record that exists from the first page to the last at least once. A Redis server
 //!   uses HSCAN, which guarantees this even if its table grows or shrinks; other nodes use the order of the
 //!   keys. A record that is returned twice is merged by its key.

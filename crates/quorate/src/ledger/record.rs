@@ -141,13 +141,13 @@ impl Ledger {
     /// One of the following. After an error a minority may store the record.
     ///
     /// * [`LedgerError::Superseded`] if a later term has sealed the ledger.
-    /// * [`LedgerError::Standing`] if so many nodes store another record that no majority is left.
+    /// * [`LedgerError::Standing`] if a node stores another record, and no majority has stored `record`.
     /// * [`LedgerError::Forgotten`] if no majority is left because so many nodes have pruned the record's
     ///   time, or lost their memory of it.
     /// * [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the record is written on some nodes or on none.
+    /// If the future is dropped, the record may have been written on all nodes, on some, or on none.
     pub async fn write(
         &self,
         key: &Arc<str>,
@@ -210,7 +210,7 @@ impl Ledger {
     /// [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the lifetime is set on some nodes or on none.
+    /// If the future is dropped, the lifetime may have been set on all nodes, on some, or on none.
     pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut votes = pool.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });

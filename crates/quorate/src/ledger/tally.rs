@@ -25,10 +25,9 @@ pub struct WriteTally {
 pub enum WriteVerdict {
     /// A majority stores the record, and each of its nodes has a memory that covers the record's time.
     Written,
-    /// A later term has sealed the ledger on some nodes, and the remaining nodes are too few to store the
-    /// record on a majority.
+    /// A later term has sealed the ledger on at least one node, and no majority has stored the record.
     Superseded(FencingToken),
-    /// Some nodes store another record, and the remaining nodes are too few to store this one on a majority.
+    /// At least one node stores another record, and no majority has stored this one.
     Conflict(Record),
     /// So many nodes cannot remember a record of that time that the remaining nodes are not a majority.
     Forgotten,
