@@ -33,8 +33,8 @@ pub fn escaped(text: &str, most: usize) -> String {
     shown
 }
 
-/// Returns whether `c` may control a terminal or hide text in a line. These are control characters (C0, DEL
-/// and C1), line ends, characters that change the direction of text, and characters without a width.
+/// Returns whether `c` may control a terminal or hide text in a line. Such characters are control characters
+/// (C0, DEL and C1), line ends, characters that change the direction of text, and characters without a width.
 pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c,

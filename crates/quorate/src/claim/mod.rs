@@ -17,8 +17,8 @@
 //! claim.
 //!
 //! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. If an attempt's handler
-//! never started, its count is withdrawn. This fails if the worker crashed at that moment, or lost the claim.
-//! It also fails if a node did not answer, or if the call was dropped before the node's answer.
+//! never started, its count is withdrawn. The withdrawal fails if the worker crashed at that moment, or lost
+//! the claim. It also fails if a node did not answer, or if the call was dropped before the node's answer.
 //!
 //! A different payload under the same id is detected once an attempt has begun, until the retention ends. If
 //! two workers race, one of them may first get *in progress*, and the error at its next claim. After a
@@ -50,9 +50,9 @@
 //! abandoned, dropped or lost counts. An attempt that is [cancelled before its handler
 //! started](Claim::cancel_before_start) does not.
 //!
-//! Once the limit is reached, the worker with the next claim hands the message to the dead-letter hook. It
-//! holds the claim meanwhile, so only one worker hands the message over. If that worker crashes, the worker
-//! with the claim after it hands the message over.
+//! Once the limit is reached, the worker with the next claim hands the message to the dead-letter hook. That
+//! worker holds the claim meanwhile, so only one worker hands the message over. If that worker crashes, the
+//! worker with the claim after it hands the message over.
 //!
 //! # Payloads and idempotency keys
 //!

@@ -10,7 +10,7 @@ pub enum ClaimOutcome {
     Claimed(Claim),
     /// Another worker is handling the message. Also returned in three cases in which this worker got a grant:
     /// another worker has completed the message meanwhile, or has counted as many attempts, or a majority
-    /// granted the claim and it was lost later. A later claim shows the message's state.
+    /// granted the claim and it was lost later. Claim the message again to learn its state.
     InProgress {
         /// The time after which the message may be free, by the remaining TTLs that the nodes reported;
         /// `None` if that is unknown.
@@ -65,9 +65,10 @@ pub enum Processed {
 }
 
 impl Processed {
-    /// Returns whether the message may be acknowledged to its source. It may if it has been handled, by this
-    /// call or before, or if a dead-letter hook has handled it. A message that is in progress must not be
-    /// acknowledged: if the worker that handles it crashes, only the source can deliver it again.
+    /// Returns whether the message may be acknowledged to its source. This is the case if this call or an
+    /// earlier one has handled the message, or if a dead-letter hook has handled it. A message that is in
+    /// progress must not be acknowledged: if the worker that handles it crashes, only the source can deliver
+    /// it again.
     pub fn may_ack(&self) -> bool {
         match self {
             Self::Handled | Self::AlreadyDone(_) => true,

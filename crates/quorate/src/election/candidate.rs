@@ -102,9 +102,9 @@ impl Election {
 
     /// Sets how long this candidate waits before it campaigns when there is no leader. Default zero.
     ///
-    /// For a candidate of lower priority, set a delay that is longer than a round of requests. It then leads
-    /// only if no other candidate does. The delay is only a preference: a leader stays when a candidate of
-    /// higher priority appears.
+    /// For a candidate of lower priority, set a delay that is longer than a round of requests. Such a
+    /// candidate leads only if no other candidate does. The delay is only a preference: a leader stays when a
+    /// candidate of higher priority appears.
     pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.candidate_delay = delay;
         self
@@ -124,10 +124,10 @@ impl Election {
         self
     }
 
-    /// Sets the pause after a failure of the work, before the candidate campaigns again. It is `first` after
-    /// the first failure, and twice as long after each further failure, up to `longest`. The actual pause is
-    /// random, between half of this time and all of it. If the work ran for `longest` without an error, the
-    /// pauses begin again with `first`. Default 1 s to 30 s, at least 10 ms.
+    /// Sets the pause after a failure of the work, before the candidate campaigns again. The pause is `first`
+    /// after the first failure, and twice as long after each further failure, up to `longest`. The actual
+    /// pause is random, between half of this time and all of it. If the work ran for `longest` without an
+    /// error, the pauses begin again with `first`. Default 1 s to 30 s, at least 10 ms.
     ///
     /// The leader releases its lease before the pause, so that other candidates may lead. See [the
     /// module](crate::election#when-the-work-fails).

@@ -118,9 +118,10 @@ impl Term {
         self.0.lease.valid_until()
     }
 
-    /// Returns the time until which the work may run; `None` once the term has ended. It is the end of the
-    /// term. After a shutdown or a resignation begins, it is the end of the grace period if that is earlier.
-    /// Work that runs longer is dropped. Other processes that act for the work must have ended by then.
+    /// Returns the time until which the work may run; `None` once the term has ended. This time is the end of
+    /// the term. After a shutdown or a resignation begins, it is the end of the grace period if that is
+    /// earlier. Work that runs longer is dropped. Other processes that act for the work must have ended by
+    /// then.
     pub fn work_until(&self) -> Option<BootTime> {
         let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
         self.valid_until().map(|until| until.min(stop_by))

@@ -73,7 +73,8 @@ impl Locks {
     }
 
     /// Makes one attempt at each lock that may be free, without waiting. [`TryAcquire::Contended`] means that
-    /// none could be acquired. It names the lock that was tried last, and the holder of that lock.
+    /// no lock could be acquired. This outcome names the lock that was tried last, and the holder of that
+    /// lock.
     ///
     /// # Errors
     /// The same as for [`Lock::try_acquire`](super::Lock::try_acquire).

@@ -74,7 +74,7 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
 }
 
 /// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes
-/// answered. It waits for the answers of a majority only, and not for those of every node.
+/// answered. This function waits for the answers of a majority only, and not for those of every node.
 pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let pool = inner.pool();
     let (sender, mut votes) = vote_channel();

@@ -68,8 +68,8 @@ impl Locks {
     /// therefore waits only for a name that comes after all names that it holds. So two callers never wait
     /// for each other.
     ///
-    /// This holds only for locks of one call. Locks that a caller acquires one by one, in another order, can
-    /// still cause a deadlock.
+    /// This guarantee holds only for the locks of one call. Locks that a caller acquires one by one, in
+    /// another order, can still cause a deadlock.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had

@@ -8,9 +8,9 @@ use std::{fmt, sync::Arc, time::Duration};
 /// The settings of a lease. Everything that holds a lease takes them: a lock, a reader's lock, slots, an
 /// election, claims.
 ///
-/// Each of these builders has the same methods as this type. Its method `options` applies a whole set of
-/// options, so that several builders can share one set. A setting that is not given keeps its default, or the
-/// value from an earlier call.
+/// Each of these builders has the same methods as this type. The method `options` of each builder applies a
+/// whole set of options, so that several builders can share one set. A setting that is not given keeps its
+/// default, or the value from an earlier call.
 ///
 /// ```
 /// use quorate::{Claims, Election, LeaseOptions, Quorum, node::MemoryNode};
@@ -89,8 +89,8 @@ impl LeaseOptions {
     /// asked to step down, and then the lease ends.
     ///
     /// `check` is called before each extension, which is due every third of the TTL. After it has returned
-    /// false, it is called every twentieth of the TTL. It runs on the task that extends all leases of this
-    /// quorum, so it must return at once, without waiting. A panic in `check` counts as false.
+    /// false, it is called every twentieth of the TTL. The task that extends all leases of this quorum runs
+    /// `check`, so `check` must return at once, without waiting. A panic in `check` counts as false.
     pub fn renew_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.health = Some(Health::Check(Arc::new(check)));
         self

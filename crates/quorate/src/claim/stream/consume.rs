@@ -106,8 +106,8 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// [`Outcome::InProgress`](super::Outcome::InProgress), and is left to the source, which may deliver it
     /// again. Default 30 s; zero means no waiting.
     ///
-    /// The patience counts from the time at which another worker was first found to handle the message. It
-    /// starts again after an outage of the quorum.
+    /// The patience counts from the time at which another worker was first found to handle the message. The
+    /// patience starts again after an outage of the quorum.
     ///
     /// Use `Duration::MAX` for a source that delivers a message only once. Such a message then waits until
     /// another worker has completed it, or until the other worker's claim has ended.

@@ -26,11 +26,11 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// The waits of one caller between its attempts at a resource.
 ///
 /// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
-/// wait also ends when the holder's TTL is over, and after 100 ms. This interval grows to 400 ms once a
-/// majority has reported any release to this process.
+/// wait also ends when the holder's TTL is over, and after 100 ms. Once a majority has reported any release
+/// to this process, the 100 ms grow to 400 ms.
 ///
-/// If attempts split the votes, so that no client holds the resource, the wait is a random pause. It grows
-/// until one of the attempts wins.
+/// If attempts split the votes, so that no client holds the resource, the wait is a random pause. The pauses
+/// grow until one of the attempts wins.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff<'a> {
     inner: &'a Arc<QuorumInner>,
