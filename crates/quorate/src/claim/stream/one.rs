@@ -15,7 +15,7 @@ use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
 pub(super) type Acked = Result<bool, Arc<str>>;
 use tokio_util::sync::CancellationToken;
 
-/// The maximum number of bytes that are kept of the text of an error: of a handler, a hook or an ack.
+/// The longest text that is kept of an error of a handler, a hook or an ack, in bytes.
 const WHY_MAX: usize = 1024;
 
 /// The error for a message that cannot be handled while no dead-letter hook is set.
