@@ -38,10 +38,10 @@ pub enum Hostility {
     NoisyPushes,
     /// The server sends errors that repeat all received data, together with terminal control sequences.
     Error,
-    /// The answer to INFO is random text.
+    /// The server answers INFO with meaningless text.
     InfoNoise,
-    /// Every connection shows a new run id and no marker, and closes after one answer. A client sees the same from a
-    /// node that restarts all the time.
+    /// Every connection shows a new run id and no marker, and closes after one answer. To a client, the
+    /// server looks like a node that restarts all the time.
     AnotherRun,
     /// The connection closes in the middle of an answer.
     Partial,
@@ -49,12 +49,12 @@ pub enum Hostility {
     Drip,
     /// The server sends no answer.
     Silence,
-    /// The server sends the answers to another request.
+    /// The server gives the answer to a different request.
     OtherAnswer,
-    /// The server answers for every claim that it is done.
+    /// The server reports every claim as done.
     Done,
-    /// A ledger has pages without an end. The server grants all other requests, as it does under the next three
-    /// hostilities.
+    /// A ledger has pages without an end. Under this hostility and the next three, the server grants all
+    /// other requests.
     EndlessPages,
     /// A page of a ledger names itself as the next page.
     SamePage,
@@ -62,13 +62,13 @@ pub enum Hostility {
     HugePage,
     /// A page of a ledger has every record twice, and the next page has them again.
     RepeatedRecords,
-    /// The server applies one of the other hostilities to each second answer, as the seed selects it. The other answers
-    /// are correct.
+    /// The server gives about half of its answers under a random hostility of [`Self::BREAKERS`], drawn with
+    /// this seed. The other answers are those of a [`Self::Liar`].
     Mixed(u64),
 }
 
 impl Hostility {
-    /// The hostilities that break the protocol, or never answer correctly.
+    /// The hostilities that break the protocol, or never give a useful answer.
     pub const BREAKERS: [Self; 20] = [
         Self::WrongTypes,
         Self::HugeString,
@@ -130,8 +130,8 @@ pub(super) struct Conversation {
 /// channel.
 const FALSE_RELEASES: u64 = 200;
 
-/// The scripts that serve one kind of request, in the order in which they are loaded: the number of keys of an item, and the
-/// reply to an item that succeeds.
+/// The scripts that each serve one kind of request, in the order in which a client loads them: the number of
+/// keys that one request needs, and the reply to a request that succeeds.
 const SCRIPTS: [(usize, &str); 27] = [
     (3, "granted"),
     (2, "raised"),
@@ -154,19 +154,20 @@ const SCRIPTS: [(usize, &str); 27] = [
     (1, "kept"),
     (1, "reserved"),
     (1, "marked"),
-    // The same list for claims: acquire, raise, extend, release, inspect.
+    // The scripts for claims: acquire, raise, extend, release, inspect.
     (1, "granted"),
     (1, "raised"),
     (1, "extended"),
     (1, "released"),
     (1, "state"),
-    // The script for requests that are not valid for their resource.
+    // The script that refuses requests that are not valid for their resource.
     (1, "refused"),
 ];
-/// The script that sets the marker.
+/// The index in [`SCRIPTS`] of the script that sets the marker.
 const MARK: usize = 20;
-/// The scripts that are loaded after [`SCRIPTS`]: one for locks and one for claims. Each entry lists the scripts whose
-/// items it serves, in the order of their letters.
+/// The scripts that clients load after [`SCRIPTS`]. Each serves batches of several kinds of request: the
+/// first those of locks, the second those of claims. A letter of the command names the kind of a request; an
+/// entry lists the scripts of the kinds, from `a` on.
 const BATCHES: [&[usize]; 2] = [&[0, 3, 2, 1], &[21, 24, 23, 22, 12, 11]];
 
 impl Conversation {
@@ -191,7 +192,8 @@ impl Conversation {
         self.marker.clone()
     }
 
-    /// Returns the scripts that were loaded but not called, and those that the server does not know.
+    /// Returns the indexes of the scripts that the client loaded and for which no call was served: the client
+    /// did not call them, or the server does not know them.
     pub(super) fn scripts_not_served(&self) -> Vec<usize> {
         (0..self.scripts).filter(|script| !self.called.contains(script)).collect()
     }
@@ -237,7 +239,7 @@ impl Conversation {
         }
     }
 
-    /// Returns push messages of every kind. No client has requested them.
+    /// Returns push messages of many kinds that no client has requested.
     fn push_noise(&mut self) -> Vec<u8> {
         let mut said = vec![
             b">0\r\n".to_vec(),
@@ -289,7 +291,7 @@ impl Conversation {
         let scripts = if let Some((keys, _)) = SCRIPTS.get(number(1)) {
             vec![number(1); number(2).saturating_sub(1) / keys]
         } else if let Some(served) = number(1).checked_sub(SCRIPTS.len()).and_then(|at| BATCHES.get(at)) {
-            // After the keys, `not_after` and the stamp, one letter follows for each item.
+            // After the keys follow `not_after`, the marker, and a word with one letter for each request.
             let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
             letters
                 .iter()
@@ -375,8 +377,8 @@ fn reply(hostility: Hostility, scripts: &[usize], first: bool) -> Vec<u8> {
         _ => SystemWorld.wall().as_micros().to_string(),
     };
     let item = |script: usize| {
-        // The marker is set as the client asks. A client that never gets a marker would not reach the other hostile
-        // answers.
+        // The server always sets the marker correctly. A client that never gets a marker would not reach the
+        // other hostile answers.
         let said = match hostility {
             Hostility::OtherAnswer if script != MARK => SCRIPTS[(script + 1) % 4].1,
             Hostility::Done if script != MARK => "done",
