@@ -31,10 +31,11 @@ use std::fmt;
 pub const AGENTS: usize = 3;
 /// The TTL, in steps.
 const TTL: u8 = 4;
-/// Two times in steps: by how much a key may end early, and by how much a worker may believe too long, within a TTL.
+/// The errors of clocks within a TTL, in steps. A key may end too early on a node by the first. An agent may
+/// believe in its lease too long by the second.
 const EARLY: u8 = 1;
 const SLOW: u8 = 1;
-/// The time for which an agent believes in a lease, in true time from its send.
+/// The time for which an agent believes in a lease, in steps of true time from the sending of its request.
 const BELIEVED: u8 = TTL - (EARLY + SLOW) + SLOW;
 
 /// The property: while an agent believes in a writer's lease, no other agent believes in a lease.
@@ -96,9 +97,9 @@ pub struct State {
     phases: [Phase; AGENTS],
     extensions: u8,
     forgets: u8,
-    /// Set if an agent wrote while the downgrade of another agent was in flight.
+    /// Set if an agent became a writer while another agent's downgrade was in flight.
     between: bool,
-    /// The token of the agent that downgrades.
+    /// The fencing token of the agent that may downgrade.
     token: u8,
 }
 
@@ -106,7 +107,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
     key: Key,
-    /// The number of remaining steps for which the node does not vote.
+    /// The number of steps until the node votes again.
     quarantine: u8,
     lines: [Line; AGENTS],
     name: Name,
@@ -117,7 +118,7 @@ struct Line {
     /// The age of each request in flight, by the number of [`What`].
     asked: [Option<u8>; REQUESTS],
     release: bool,
-    /// The age of the latest request that the node granted.
+    /// The age of the newest request of the agent for which a grant has arrived.
     vote: Option<u8>,
 }
 
@@ -208,7 +209,8 @@ impl ReadWrite {
         believers.len() < 2 || !believers.contains(&true)
     }
 
-    /// Runs a request on a node. If `answered`, the reply arrives.
+    /// Runs a request of an agent on the node at index `at`. If `answered`, the reply arrives at once,
+    /// otherwise never.
     fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, answered: bool) -> Option<()> {
         let age = state.sites[at].lines[agent].asked[what as usize].take()?;
         let reads = self.agents[agent] == Kind::Reads;
@@ -251,8 +253,8 @@ impl ReadWrite {
         }
     }
 
-    /// Raises the counters of a majority of nodes to the token, in one step (the model of fencing covers the single
-    /// steps). Returns whether a majority has been raised.
+    /// Raises the counters of a majority of nodes to the token, in one step. (The model of fencing covers the
+    /// single steps.) Returns `true` if a majority has been raised.
     fn raise(&self, state: &mut State, agent: usize) -> bool {
         if self.agents[agent] != Kind::Downgrades {
             return true;
@@ -264,7 +266,7 @@ impl ReadWrite {
         granted.into_iter().filter(|&at| state.sites[at].key.raised(agent, token)).count() >= 2
     }
 
-    /// Ends an agent's work and sends its releases.
+    /// Ends an agent's lease or attempt, and sends its releases.
     fn end(state: &mut State, agent: usize) {
         state.phases[agent] = Phase::Over;
         for site in &mut state.sites {
@@ -408,8 +410,8 @@ impl Model for ReadWrite {
         }
         for (agent, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Over {
-                // A reply that no agent waits for could only prevent other agents from acquiring. Losing it is covered
-                // too, so it is dropped.
+                // A request of an agent that is done could only keep other agents from acquiring. The model
+                // also covers its loss, so it is dropped here.
                 for site in &mut state.sites {
                     let line = &mut site.lines[agent];
                     *line = Line { release: line.release, ..Line::default() };

@@ -2,15 +2,16 @@
 pub const ATTEMPTS: usize = 3;
 /// The TTL, in steps.
 pub(super) const TTL: u8 = 4;
-/// Two times within a TTL, in steps: by how much a key may end early, and by how much a worker may believe too long.
+/// The errors of clocks within a TTL, in steps. A key may end too early on a node by the first. A worker may
+/// believe in its lease too long by the second.
 pub(super) const EARLY: u8 = 1;
 pub(super) const SLOW: u8 = 1;
 /// The margin that is subtracted from a TTL.
 pub(super) const MARGIN: u8 = EARLY + SLOW;
-/// The present time for the shipped code. Times are stored relative to it.
+/// The present time in every call of the shipped code. The model stores times relative to it.
 pub(super) const NOW: u32 = 1000;
 
-/// The property: no two workers believe in a lease at the same time.
+/// The property: at most one worker believes in a lease at a time.
 pub const ALONE: &str = "one lease is believed in at a time";
 
 /// The model, within bounds.
@@ -30,22 +31,25 @@ pub struct Exclusion {
     pub without: Option<Rule>,
 }
 
-/// A rule that keeps the times apart in which workers believe in a lease.
+/// A rule that keeps two workers from believing in a lease at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A node that forgot votes again only after a quarantine.
     Quarantine,
-    /// A node in quarantine does not count for a lease that is extended.
+    /// A node in quarantine does not count for the extension of a lease either.
     QuarantineOfHolders,
-    /// Validity counts from the sending of the request, and not from the receipt of the reply.
+    /// Validity counts from the sending of the request. Without this rule, it counts from the receipt of the
+    /// reply.
     Send,
-    /// Validity counts from the quorum-th latest sending, and not from the latest one.
+    /// Of the requests that were granted, validity counts from the second latest: a majority of the three was
+    /// sent then or later. Without this rule, it counts from the latest.
     QuorumthSend,
     /// The margin is subtracted from the TTL.
     Margin,
     /// A lease ends before its holder sends the first message of the release.
     EndBeforeRelease,
-    /// An owner token signs only one attempt, and not its retry too.
+    /// Each attempt signs with an owner token of its own. Without this rule, a retry uses the token of the
+    /// first attempt again.
     FreshOwner,
 }
 
@@ -70,7 +74,7 @@ impl Exclusion {
         Self { doubles: 1, ..Self::extending() }
     }
 
-    /// Returns the model of a worker that tries again, and another worker.
+    /// Returns the model of two workers, one of which makes a second attempt.
     pub fn retrying() -> Self {
         Self { attempts: 3, prompt: true, ..Self::plain() }
     }

@@ -56,8 +56,8 @@ impl Exclusion {
         let number = attempt as u8;
         match state.phases[attempt] {
             Phase::Idle if self.may_begin(state, attempt) => actions.push(Action::Begin(number)),
-            // The releases of an attempt matter only to its retry. Without a retry, an attempt that gives up has the
-            // same effect as one that never continues.
+            // Only a retry of an attempt can meet the attempt's releases. Without a retry, an attempt that
+            // gives up has the same effect as one that never continues.
             Phase::Acquiring if self.attempts > 2 => actions.push(Action::GiveUp(number)),
             Phase::Held(_) => {
                 actions.push(Action::Release(number));

@@ -22,7 +22,8 @@ pub struct Fencing {
     pub doubles: u8,
     /// Set if a reply arrives at once or never. Otherwise it arrives at any later moment or never.
     pub prompt: bool,
-    /// The steps by which workers' clocks may be wrong. They matter only to counters that are missing.
+    /// The errors of a worker's clock, in steps, that an attempt may have. They matter only where a node has
+    /// no counter.
     pub offs: &'static [i8],
     /// Lets an attempt that has won repair nodes.
     pub repair: bool,
@@ -61,12 +62,12 @@ pub enum Rule {
     RaiseByOwner,
     /// A repair never lowers a counter.
     RepairKeepsMore,
-    /// A node without a counter starts it at the proposed time, which must be within `max_clock_offset` of the node's
-    /// clock.
+    /// A node without a counter starts it at the time that the worker proposes. That time must be within
+    /// `max_clock_offset` of the node's clock.
     Seed,
     /// A node that has forgotten votes again only after a quarantine.
     Quarantine,
-    /// A counter that is older than its node's memory is treated as missing.
+    /// A counter that was written before its node's memory began is treated as missing.
     OldCounters,
     /// The memory of a node that came back begins later than the node's clock shows. The difference is the largest
     /// amount by which a seed in the restored state may have been ahead of that clock.

@@ -7,13 +7,13 @@ use std::fmt;
 pub enum Action {
     /// A leader is elected.
     Elected(u8),
-    /// A request of an actor runs on a node, and its answer arrives.
+    /// A request of an actor runs on a node, and its reply arrives.
     Asks(u8, Ask, Name),
-    /// An actor makes this choice on the answers of these nodes, each of which is a bit.
+    /// An actor makes this choice on the answers of a set of nodes. Each node is a bit of the number.
     Decides(u8, u8, Choice),
     /// An actor makes this choice without any answers.
     Goes(u8, Choice),
-    /// A leader that writes meets a later record on a node, and continues from that record.
+    /// A leader that writes finds a later record on a node than it has seen, and continues from that record.
     Meets(u8, Name),
     /// An actor's lease on a slot is over by its own clock.
     Over(u8),
@@ -44,7 +44,7 @@ pub enum Ask {
     Extend,
     /// An actor counts its attempt in the slot.
     Count,
-    /// An actor takes its count back.
+    /// An actor takes its count back (only without [`Rule::Kept`](super::Rule::Kept)).
     TakeBack,
     /// A worker records that the run is done.
     Complete,

@@ -10,11 +10,14 @@
 //!
 //! # Not covered
 //!
-//! The model covers one run, at most two generations, three terms, three nodes, one attempt of each worker, and two
-//! lost memories, and no more of any of these. It does not cover liveness. Fencing tokens: every grant has the same
-//! token, so only the owner check can refuse a *complete*. The model thus permits more than the engine. Quarantine: a
-//! node that forgot serves at once, which also permits more than the engine. The leader's lease: no leader stops
-//! because its term is over. Retries of a leader that lost the claim of a slot are not covered.
+//! The model covers one run, at most two generations, three terms, three nodes, one attempt of each worker,
+//! and two lost memories, and no more of any of these. It does not cover:
+//!
+//! * liveness, and retries of a leader that lost the claim of a slot;
+//! * fencing tokens: every grant has the same token, so only the owner check can refuse a *complete*. The
+//!   model thus permits more than the engine;
+//! * quarantine: a node that forgot serves at once. This also permits more than the engine;
+//! * the leader's lease: no leader stops because its term is over.
 //!
 //! # Scope
 //!
@@ -107,7 +110,8 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns `true` if `wrong` holds for the state that a leader would find by sealing some two of the nodes now.
+    /// Returns `true` if two of the nodes exist whose seal, by one more leader now, would find a state for
+    /// which `wrong` holds.
     fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,
@@ -150,7 +154,7 @@ impl Model for OpenedRuns {
             std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
         let mut leaders = [Leader::default(); LEADERS];
         if self.remembers() {
-            // The moment at which leaders are elected makes no difference.
+            // While no memory is lost, the moment at which a leader is elected makes no difference.
             leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Sealing);
         }
         let first = State {

@@ -1,5 +1,5 @@
-//! Starting points of searches: histories that lead to the interesting states, so that a search need not find these
-//! states itself.
+//! The histories after which a search can begin. Each leads to an interesting state, which the search then
+//! need not find itself.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -10,15 +10,15 @@ use super::{
 use crate::model::Name;
 use stateright::Model;
 
-/// The nodes. Each is one bit of a set of nodes.
+/// The nodes, each as a bit of a set.
 const X: u8 = 1;
 const Y: u8 = 2;
 const Z: u8 = 4;
-/// The indexes of the leaders.
+/// The numbers of the leaders.
 const L1: u8 = WORKERS as u8;
 const L2: u8 = L1 + 1;
 const L3: u8 = L1 + 2;
-/// The index of the first worker.
+/// The numbers of the first two workers.
 const W1: u8 = 0;
 const W2: u8 = 1;
 
@@ -33,10 +33,11 @@ pub enum From {
     Read,
     /// As [`Self::Read`]. The first worker has also taken the run at x and y, and executes it.
     Started,
-    /// All workers have read the record. The first has the claim at x and z and a count at z. The second has a grant of
-    /// y.
+    /// All workers have read the record. The first worker has the claim at x and z, and has counted its
+    /// attempt at z. The second worker has been granted the claim at y.
     Counting,
-    /// All workers have read the record. The first has the claim and a count at x and z, and has not started the run.
+    /// All workers have read the record. The first worker has the claim at x and z, and has counted its
+    /// attempt there. It has not started the run.
     Counted,
     /// All workers have read the record. The first worker has taken the run at x and z, and gives it up. The second has
     /// taken the run at x and y, and executes it.
@@ -52,8 +53,8 @@ pub enum From {
     Minorities,
     /// As [`Self::Minorities`]. A third leader has also adopted the run, at y so far.
     Mixed,
-    /// The first leader has opened the run at y alone. The second has skipped the run at x and z. Then x has forgotten,
-    /// and the third leader has sealed x and y.
+    /// The first leader has opened the run at y alone. The second leader has skipped the run at x and z. Then
+    /// x has forgotten, and the third leader has sealed x and y.
     Forgotten,
     /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has
     /// sealed x and y, and adopted the run at x and z, where the second worker has read the record.
@@ -64,11 +65,11 @@ pub enum From {
     /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has found
     /// no record at y and z, opened the run there, and holds the claim.
     Reopened,
-    /// All workers have read the record. The second leader has adopted the run at y and z. The first leader holds the
-    /// claim there, and has not counted.
+    /// All workers have read the record. The second leader has adopted the run at y and z. The first leader
+    /// holds the claim there, and has not counted an attempt.
     Claimed,
-    /// The second leader has adopted the run and ended it unstarted at y and z. The first leader holds the claim at x
-    /// and y, and has the count there. Then y has forgotten.
+    /// The second leader has adopted the run and ended it unstarted at y and z. The first leader holds the
+    /// claim at x and y, and has counted an attempt there. Then y has forgotten.
     Voided,
 }
 
@@ -175,7 +176,8 @@ impl From {
         more.concat()
     }
 
-    /// Returns the state to which the history leads.
+    /// Returns the state to which this history leads from `first`. Steps that do not occur in `model` are
+    /// left out.
     pub(super) fn state(self, model: &OpenedRuns, first: State) -> State {
         let script = self.script(model.workers as u8);
         let needed = script.iter().filter(|action| match action {

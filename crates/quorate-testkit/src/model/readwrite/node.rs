@@ -22,7 +22,7 @@ pub(super) const REQUESTS: usize = What::ALL.len();
 static NAMES: LazyLock<[Arc<str>; TOKENS]> =
     LazyLock::new(|| std::array::from_fn(|token| owner(token as u8).as_str().into()));
 
-/// The present of the node's clock: ends are stored relative to it.
+/// The node's present time in every call of the engine. The ends of leases are stored relative to it.
 const NOW: u64 = 1000;
 
 /// A request of an agent.
