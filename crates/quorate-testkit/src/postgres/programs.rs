@@ -7,8 +7,8 @@ use std::{
 /// path.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Returns the folder with `initdb` and `postgres`: the folder on the path, or that of the newest version that a
-/// package has installed.
+/// Returns the folder with `initdb` and `postgres`: the first such folder on the `PATH`, or that of the
+/// newest version that a package has installed.
 pub(super) fn folder() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_both = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();

@@ -12,13 +12,13 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest time that a server may take to answer PING, or to obey a signal.
+/// The longest time that a server may take to answer PING, or to react to a signal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A `redis-server` process with a directory of its own. Dropping it kills and reaps it.
+/// A `redis-server` process with a directory of its own. Dropping the value kills and reaps the process.
 ///
 /// All methods block: call them from a plain test, or accept that they block the runtime for milliseconds.
 pub struct RedisServer {
@@ -63,7 +63,7 @@ impl RedisServer {
         self.port
     }
 
-    /// Returns the process id, while it runs.
+    /// Returns the process id; `None` after the process was killed.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -81,7 +81,7 @@ impl RedisServer {
         }
     }
 
-    /// Returns the server's directory: its append-only file, its socket, its log.
+    /// Returns the server's directory, with its append-only file, its socket and its log.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -226,8 +226,8 @@ impl RedisServer {
     fn wait_until_it_answers(&mut self) -> Result<(), StartError> {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
-            // The process that this value started must run. Otherwise another server may have taken the port first, and
-            // would answer too.
+            // PONG counts only while the child process runs. Otherwise another server may have taken the port
+            // first, and would answer too.
             if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
                 self.child = None;
                 return Err(StartError::Ended(self.log()));
@@ -315,7 +315,7 @@ fn signal(child: &Child, sent: Signal) -> io::Result<()> {
     Ok(kill_process(pid, sent)?)
 }
 
-/// Returns `true` if the kernel says that the process is stopped, or says nothing.
+/// Returns `true` if the process is stopped, or if there is no such entry in `/proc`.
 fn is_stopped(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
