@@ -6,15 +6,13 @@ use crate::sim::{
 use quorate::{env::WallTime, internals::JobAction, scheduler::RequestId};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The largest offset of the wall clock of a majority of the servers from the true time.
+/// The largest offset from the true time that the wall clocks of a majority of the servers have.
 pub(super) const OFFSET: Duration = Duration::from_secs(1);
-/// The time within which a worker notices that a job is paused or resumed.
-///
-/// A worker reads the job about once a second. A run that the worker has begun before that read may still have to be
-/// written and claimed.
+/// The time within which a worker notices that a job is paused or resumed. A worker reads the job about once
+/// a second. A run that the worker has begun before that read may still have to be written and claimed.
 pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
 
-/// A log of the runs and the requests of the second group.
+/// The runs and the operator's requests of the second group, as the events report them.
 #[derive(Debug)]
 pub(super) struct PoolLog {
     specs: BTreeMap<&'static str, PoolSpec>,
@@ -23,7 +21,8 @@ pub(super) struct PoolLog {
     asks: BTreeMap<u64, Request>,
 }
 
-/// The identity of the work of a run: a tick of the job's schedule, or one run of a request.
+/// The work that a run does: a tick of the job's schedule, or one of the runs of a request. Several runs may
+/// do the same work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RunOf {
     pub(super) job: Arc<str>,
@@ -45,7 +44,7 @@ impl RunOf {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) start: RunStart,
-    /// The true time at which the run ended, and the way in which it ended.
+    /// The true wall time at which the run ended, and the way in which it ended; `None` while it is active.
     pub(super) end: Option<(WallTime, RunEnd)>,
 }
 
@@ -60,7 +59,7 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) asked: Asked,
-    /// The true time at which the operator received the result, and the result.
+    /// The true wall time at which the operator received the result, and the result; `None` before that.
     pub(super) told: Option<(WallTime, Told)>,
 }
 
@@ -74,7 +73,7 @@ impl Request {
         matches!(self.told, Some((_, Told::Accepted { .. })))
     }
 
-    /// Returns the latest true time at which the request takes effect.
+    /// Returns the latest true wall time at which the request can take effect.
     pub(super) fn latest(&self) -> WallTime {
         match self.told {
             Some((at, Told::Accepted { .. })) => at,
@@ -151,9 +150,8 @@ impl PoolLog {
         self.asks.values()
     }
 
-    /// Returns `true` if a tick may be skipped because its job was, or may have been, paused.
-    ///
-    /// This includes a tick that was due before the pause and had not ended.
+    /// Returns `true` if a tick may be skipped because its job was, or may have been, paused. This includes a
+    /// tick that was due before the pause and had not ended.
     pub(super) fn may_be_paused(&self, job: &str, tick: WallTime) -> bool {
         let pauses =
             || self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Pause { .. }));
@@ -162,17 +160,17 @@ impl PoolLog {
                 self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Resume { .. }));
             of_job.filter(move |request| request.is_accepted() && request.asked.at > after)
         };
-        // A worker other than the leader may notice the end of a pause later.
+        // A worker that does not lead may notice the end of a pause later than the leader.
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
         pauses().filter(|pause| pause.is_possible()).any(|pause| {
-            // A later request to resume ends the pause if it was accepted.
+            // A request to resume that was sent later ends the pause, if it was accepted.
             !resumes(pause.latest()).any(|resume| resume.latest() + OFFSET + noticed < tick)
         })
     }
 
-    /// Returns `true` if an operator may have cancelled runs of a job that were active or waiting between these true
-    /// times.
+    /// Returns `true` if an operator may have cancelled runs of the job that were active or waiting between
+    /// these two true wall times.
     pub(super) fn may_be_cancelled(&self, job: &str, from: WallTime, until: WallTime) -> bool {
         let cancels =
             self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Cancel { .. }));
@@ -182,7 +180,7 @@ impl PoolLog {
     }
 }
 
-/// Constructors of events, for tests that write histories by hand.
+/// Constructors of events, with which tests write histories by hand.
 #[cfg(test)]
 pub(super) mod made {
     use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
@@ -194,7 +192,7 @@ pub(super) mod made {
     };
     use std::time::Duration;
 
-    /// Returns the wall time of the simulation's millisecond `ms`.
+    /// Returns the true wall time `ms` milliseconds after the simulation began.
     pub(crate) fn at(ms: u64) -> WallTime {
         WallTime::from_micros(1_700_000_000_000_000 + ms * 1_000)
     }

@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// Each run of an at-most-once job starts at most once: the run of a tick, and each run of a request.
+/// Requires that each run of an at-most-once job starts at most once: the run of a tick, and each run of a
+/// request.
 ///
 /// This holds across all workers, and across crashes and servers that forget. It does not depend on any
 /// worker's clock.
