@@ -1,7 +1,8 @@
 use super::{Plan, Promises};
 use std::time::Duration;
 
-/// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
+/// The plans under which every seed must pass, each with its purpose. The name of the plan is needed to
+/// replay a failure.
 pub const PLANS: [(&str, &str); 8] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
     ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
@@ -19,8 +20,8 @@ pub const PLANS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Plans that judge more than Quorate guarantees. They show which violations then occur. They run only when they are
-/// named.
+/// Plans that require more than Quorate guarantees, and so show which violations occur. They run only when
+/// they are named.
 pub const OPEN_PLANS: [(&str, &str); 2] = [
     (
         "mistaken-and-forgotten",
