@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// The number of histories in every run.
+/// The default number of histories.
 const CASES: u32 = 250;
 
 /// The length of the longest history.
@@ -58,18 +58,19 @@ fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     assert_eq!(Nodes::new().differ(&steps), None);
 }
 
-/// The number of steps by which shrinking may stop early. It depends on the order in which it tries to leave steps out.
+/// The number of steps by which a shrunk history may be longer than necessary. Its length depends on the
+/// order in which shrinking tries to leave steps out.
 const STOPS_EARLY: usize = 2;
 
-/// Checks that each built-in fault of a wrong node is found, by a short history.
+/// Checks that random histories reveal each fault of a wrong node, and that a short history is enough.
 #[test]
 fn a_wrong_node_is_found_in_few_steps() {
-    // The number of requests that suffices to show each fault: a set-up, the wrong request, and a read if the
-    // reply to the wrong request does not show the fault.
+    // Returns the number of requests that suffice to show a fault: a set-up, the wrong request, and a read if
+    // the reply to the wrong request does not show the fault.
     let shortest = |fault: Fault| match fault {
         Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
-        // The fault shows in one request with a wrong stamp, or in two requests, the first of which changes
-        // the marker.
+        // One request with a wrong marker shows this fault, or two requests, the first of which changes the
+        // marker.
         Fault::IgnoresTheMarker => 2,
         Fault::ReleasesForAnyone | Fault::RaisesForAnyone | Fault::CutsResults => 2,
         Fault::SharesBesideAWriter => 2,
@@ -96,7 +97,7 @@ fn a_wrong_node_is_found_in_few_steps() {
     }
 }
 
-/// Returns a runner of `cases` cases: equal seeds give equal histories.
+/// Returns a runner of `cases` cases. Equal seeds give equal histories.
 fn runner(cases: u32, seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -113,7 +114,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The nodes that histories run on.
+/// The nodes on which histories run.
 struct Nodes {
     runtime: tokio::runtime::Runtime,
     server: Arc<Mutex<RedisServer>>,
@@ -121,7 +122,7 @@ struct Nodes {
 
 impl Nodes {
     fn new() -> Self {
-        // The kernel keeps the writes of a killed process, so the server need not wait for the disk.
+        // The kernel keeps the writes of a killed process. So the server need not wait for the disk.
         let server = RedisConfig::new().append_only().line("appendfsync no").start().unwrap();
         Self { runtime: runtime(), server: Arc::new(Mutex::new(server)) }
     }
@@ -138,16 +139,16 @@ impl Nodes {
     }
 }
 
-/// Returns a directory in memory if the machine has one. It is faster, because a file node syncs every write,
-/// and no data here must outlive a test.
+/// Returns a directory in memory if the machine has one. It is faster, because a file node syncs every write.
+/// The data need not outlive the test.
 fn scratch() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let home = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
     tempfile::Builder::new().prefix("quorate-alike-").tempdir_in(home).unwrap()
 }
 
-/// A server whose data outlives its process. To let time pass, the test moves the expiry times of its keys.
-/// Its clock does not change.
+/// A Redis server that keeps its data over a restart. To let time pass, the test brings the ends of its keys
+/// nearer. Its clock does not change.
 struct RedisKind(Arc<Mutex<RedisServer>>);
 
 impl RedisKind {
