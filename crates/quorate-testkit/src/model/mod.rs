@@ -3,9 +3,9 @@
 //! # What is not guaranteed
 //!
 //! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. The
-//! search does not find an error that needs more of any of these. A search that is cut off by its number of
-//! states has explored every history up to some length, and no longer ones. [`Found::complete`] says whether
-//! the search was cut off.
+//! search does not find an error that needs more of any of these. A search that stops at its limit of states
+//! has explored every history up to some length, and no longer ones. The field [`Found::complete`] is not set
+//! then.
 //!
 //! A model is not the code: drivers, batches, queues, sockets and timers are left out. The documentation of
 //! each model says what replaces them. The simulation ([`sim`](crate::sim)) runs the shipped code itself.

@@ -13,16 +13,16 @@
 //! shipped code. The model itself contains the order of requests, as in `claim/begin.rs`. A grant reports the
 //! number of attempts that its node has counted. An attempt with a majority of grants takes the largest of
 //! these counts. If that count is the limit, the id is dead-lettered. If it is lower, the attempt writes a
-//! count that is higher by one on each node where it is still the owner and the stored count is lower. Once a
-//! majority has the count, the handler begins.
+//! count that is higher by one. A node accepts this count if the attempt is still the owner there and the
+//! stored count is lower. Once a majority has the count, the handler begins.
 //!
-//! An attempt that will not begin takes its count back. It does so only on a node that it knows to have
-//! stored the count, if it is still the owner there and the stored count is exactly its own. On each node the
-//! take-back runs after the count. Requests run at any later moment, in any order, or never. A claim may end
-//! at any moment. Replies arrive at any later moment, or never.
+//! An attempt that will not begin takes its count back, on each node that it knows to have stored the count.
+//! The node requires that the attempt is still the owner and the stored count is exactly the attempt's own.
+//! On each node the take-back runs after the count. Requests run at any later moment, in any order, or never.
+//! A claim may end at any moment. Replies arrive at any later moment, or never.
 //!
 //! A node may forget. Then more attempts than the limit may begin. But an id is never dead-lettered too
-//! early: as many attempts as the limit must have begun, or have left a count that they have not taken back.
+//! early. As many attempts as the limit must have begun, or have left a count that they have not taken back.
 
 use super::{NODES, Name};
 use quorate::{
@@ -143,7 +143,7 @@ pub enum Action {
     Counted(u8, Name),
     /// An attempt learns that it will not begin.
     Leave(u8),
-    /// A take-back runs on a node.
+    /// An attempt takes its count back on a node.
     Back(u8, Name),
     /// A node forgets everything.
     Forget(Name),

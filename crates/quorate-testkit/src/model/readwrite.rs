@@ -1,19 +1,20 @@
 //! Model of readers and writers: while an agent believes in a writer's lease, no other agent believes in a
-//! lease.
+//! lease. An agent *believes* in a lease while it considers the lease valid by its own clock.
 //!
 //! # Not covered
 //!
-//! The model does not cover the queue: the order of waiters is a matter of fairness, and no grant depends on it. It
-//! does not cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or never;
+//! The model does not cover the queue: the order of waiters is a matter of fairness, and no grant depends on
+//! it. It does not cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or never;
 //! [`exclusion`](super::exclusion) has doubled requests and late replies.)
 //!
 //! # Scope
 //!
 //! Three nodes and up to three agents. Each agent reads, writes, or writes and then continues as a reader.
 //! True time is in steps, without an end. Clocks are as bad as the assumptions allow, as in
-//! [`exclusion`](super::exclusion): each key ends a step early, each belief ends a step late, and the
-//! margin is exactly these two steps. Requests run at any later time, in any order, or never; a release may
-//! run before its acquire. Holders extend, and an extension also repairs. A node may forget everything.
+//! [`exclusion`](super::exclusion). Each key ends a step early, each belief ends a step late, and the margin
+//! is exactly these two steps. Requests run at any later time, in any order, or never; a release may run
+//! before its acquire. Holders extend their leases. An extension also sets a key again on a node that has
+//! lost it. A node may forget everything.
 //!
 //! # Parts that are the shipped code
 //!
@@ -76,7 +77,7 @@ pub enum Rule {
     WriterLooks,
     /// A node whose key has a writer adds no reader.
     ReaderLooks,
-    /// A node does not repair a reader's lease if it has granted a writer in the meantime.
+    /// An extension does not set a reader's lease again on a node that has granted a writer in the meantime.
     RepairLooks,
     /// A reader's release removes no other reader.
     ReleasesItself,
@@ -86,7 +87,7 @@ pub enum Rule {
     DowngradeByOwner,
     /// A node does not downgrade a writer after which it has counted another grant.
     DowngradeByToken,
-    /// A node that forgot votes again only after a quarantine.
+    /// After a node forgot, it votes again only after a quarantine.
     Quarantine,
 }
 
@@ -129,10 +130,11 @@ enum Phase {
     Asking,
     /// The agent believes in its lease for the given number of further steps.
     Held(u8),
-    /// The agent is no longer a writer, and not yet a reader. If a rule is left out, it is still a writer for the given
-    /// number of steps.
+    /// The agent is no longer a writer, and not yet a reader. Without [`Rule::EndBeforeDowngrade`], it still
+    /// believes in its writer's lease for the given number of steps.
     Turning(u8),
-    /// The agent is a reader that was a writer.
+    /// The agent was a writer and is now a reader. It believes in its lease for the given number of further
+    /// steps.
     Reading(u8),
     Over,
 }
@@ -192,8 +194,8 @@ impl ReadWrite {
         self.without == Some(rule)
     }
 
-    /// Returns `None` if the agent believes in no lease, `Some(true)` if it believes in a writer's lease,
-    /// and `Some(false)` if it believes in a reader's lease.
+    /// Returns the kind of lease in which the agent believes: `Some(true)` for a writer's, `Some(false)` for
+    /// a reader's, and `None` if it believes in none.
     fn believes(&self, state: &State, agent: usize) -> Option<bool> {
         match state.phases[agent] {
             Phase::Held(_) => Some(self.agents[agent] != Kind::Reads),

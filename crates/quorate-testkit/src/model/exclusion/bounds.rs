@@ -34,7 +34,7 @@ pub struct Exclusion {
 /// A rule that keeps two workers from believing in a lease at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A node that forgot votes again only after a quarantine.
+    /// After a node forgot, it votes again only after a quarantine.
     Quarantine,
     /// A node in quarantine does not count for the extension of a lease either.
     QuarantineOfHolders,

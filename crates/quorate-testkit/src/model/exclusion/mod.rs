@@ -1,32 +1,37 @@
-//! Model of exclusion: no two workers believe in a lease on one resource at the same true time.
+//! Model of exclusion: no two workers believe in a lease on one resource at the same true time. A worker
+//! *believes* in a lease while it considers the lease valid by its own clock.
 //!
 //! # Not covered
 //!
-//! The model does not cover a worker's actions after it has checked its lease: the fencing token protects against a
-//! pause between check and use. It does not cover tokens themselves, *raise*, and an attempt that wins with too little
-//! validity left. Nor does it cover a node that comes back with an earlier state, because such a node can only have
-//! more keys than one that came back empty. Clocks beyond the assumptions are not covered either.
+//! The model does not cover a worker's actions after it has checked its lease: the fencing token protects
+//! against a pause between check and use. It does not cover tokens, *raise*, or an attempt that wins with too
+//! little validity left. Nor does it cover a node that comes back with an earlier state: such a node can only
+//! have more keys than one that came back empty. Clocks beyond the assumptions are not covered either.
 //!
 //! # Scope
 //!
-//! Three nodes, a few attempts, and true time in steps, without an end. All times are relative: the time since an
-//! event, or the time that remains until one. A time that is too old to matter is dropped. Requests run at any later
-//! time, in any order, or never. An acquire or an extension may run twice, with any time between, and be answered
-//! twice. (A release that runs twice has the same effect as a late release.) Replies arrive at any later time, or
-//! never. A release may run before its acquire. A third attempt is the first worker's retry. A holder may be paused at
-//! any point: its belief then ends by the clock alone.
+//! Three nodes, a few attempts, and true time in steps, without an end. All times are relative: the time
+//! since an event, or the time that remains until one. A time that is too old to matter is dropped.
+//!
+//! Requests run at any later time, in any order, or never. An acquire or an extension may run twice, with any
+//! time between, and be answered twice. (A release that runs twice has the same effect as a late release.) A
+//! release may run before its acquire. Replies arrive at any later time, or never. A third attempt is the
+//! first worker's retry. A holder may be paused at any point: its belief then ends by the clock alone.
 //!
 //! Clocks are as bad as the assumptions allow. Each key ends a step early (its node's clock is fast, or has
-//! stepped). Each worker believes for a step too long (its clock is slow). The margin that is subtracted
-//! from the TTL is exactly these two steps. A node that forgot votes again after a TTL of true time. Measured by any
-//! permitted clock, the quarantine is at least as long. Requests in flight to such a node are lost with its earlier
-//! process. The model does not fix whether a holder learns of the loss: it may continue to count the grants that the
-//! node gave before.
+//! stepped). Each worker believes for a step too long (its clock is slow). The margin that is subtracted from
+//! the TTL is exactly these two steps.
+//!
+//! After a node forgot, it votes again after a TTL of true time. Measured by any permitted clock, the
+//! quarantine is at least as long. Requests in flight to such a node are lost with its earlier process. The
+//! model does not fix whether a holder learns of the loss: it may continue to count the grants that the node
+//! gave before.
 //!
 //! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when, for acquires
-//! and for extensions. In the model `not_after` refuses no request, because exclusion must not depend on it.
+//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when, for
+//! acquires and for extensions. In the model `not_after` refuses no request, because exclusion must not
+//! depend on it.
 
 mod action;
 mod bounds;

@@ -25,13 +25,14 @@ pub struct Fencing {
     /// The errors of a worker's clock, in steps, that an attempt may have. They matter only where a node has
     /// no counter.
     pub offs: &'static [i8],
-    /// Lets an attempt that has won repair nodes.
+    /// Lets an attempt that has won repair nodes: its extension sets its key again on a node that has lost
+    /// it.
     pub repair: bool,
     /// The largest difference between counters when a history begins; `None` if the nodes have no counter yet.
     pub apart: Option<u8>,
     /// Lets any node be without a counter when a history begins.
     pub missing: bool,
-    /// The number of steps by which the clock that seeded the counters was ahead.
+    /// The counters were started from a clock that was ahead by this number of steps.
     pub seeded: u8,
     /// The number of steps by which a node's clock may be ahead.
     pub ahead: u8,
@@ -60,17 +61,17 @@ pub enum Rule {
     Raise,
     /// Only the owner of the key raises a counter.
     RaiseByOwner,
-    /// A repair never lowers a counter.
+    /// A repair (an extension that sets a key again) never lowers a counter.
     RepairKeepsMore,
     /// A node without a counter starts it at the time that the worker proposes. That time must be within
     /// `max_clock_offset` of the node's clock.
     Seed,
-    /// A node that has forgotten votes again only after a quarantine.
+    /// After a node has forgotten, it votes again only after a quarantine.
     Quarantine,
     /// A counter that was written before its node's memory began is treated as missing.
     OldCounters,
-    /// The memory of a node that came back begins later than the node's clock shows. The difference is the largest
-    /// amount by which a seed in the restored state may have been ahead of that clock.
+    /// The memory of a node that came back counts from a later time than its clock shows. The difference is
+    /// the largest amount by which a counter in the restored state may have been started ahead of that clock.
     LateMemory,
 }
 
@@ -102,8 +103,8 @@ impl Fencing {
         Self { forgets: 1, repair: false, missing: true, apart: Some(0), ..Self::timed() }
     }
 
-    /// Returns the model in which a node comes back with an earlier memory, and counters were seeded by a clock far
-    /// ahead.
+    /// Returns the model in which a node comes back with an earlier memory, and counters were started from a
+    /// clock far ahead.
     pub fn returning() -> Self {
         Self { returns: 1, offs: &[0], apart: Some(0), seeded: 2, repair: false, ..Self::timed() }
     }

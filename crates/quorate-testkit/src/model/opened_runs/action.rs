@@ -40,7 +40,7 @@ pub enum Ask {
     WriteLate,
     /// An actor acquires the claim.
     Acquire,
-    /// An actor extends its claim, or its acquire runs late.
+    /// An actor extends its claim. This covers an acquire that runs late, too.
     Extend,
     /// An actor counts its attempt in the slot.
     Count,

@@ -4,14 +4,15 @@
 //!
 //! # Status
 //!
-//! These parts are the shipped code: the engine, the tally of acquires, the turn of an attempt, the verdict of a seal,
-//! the tallies of a write and of a slot, and the memory rule. The other decisions are in `proposed.rs`, on packed
-//! records. The tests of `proposed.rs` compare them with the shipped decisions for every pair of records.
+//! These parts are the shipped code: the engine, the tallies of acquires, of writes and of slots, the turn of
+//! an attempt, the verdict of a seal, and the memory rule. The other decisions are in `proposed.rs`, on
+//! packed records. The tests of `proposed.rs` compare them with the shipped decisions for every pair of
+//! records.
 //!
 //! # Not covered
 //!
-//! The model covers one run, at most two generations, three terms, three nodes, one attempt of each worker,
-//! and two lost memories, and no more of any of these. It does not cover:
+//! The model covers one run, three nodes, at most two generations, three terms and two lost memories, and one
+//! attempt of each worker. It does not cover more of any of these, and it does not cover:
 //!
 //! * liveness, and retries of a leader that lost the claim of a slot;
 //! * fencing tokens: every grant has the same token, so only the owner check can refuse a *complete*. The

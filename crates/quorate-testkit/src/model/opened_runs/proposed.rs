@@ -65,9 +65,9 @@ pub(super) fn first_opened(remembering: bool) -> u8 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which the memory of a node must have begun, so that the node counts for the
-/// leader's writes and for the generations that the leader opens. It is the tick's time or the beginning of
-/// the leader's term, whichever is later. It stays the same within a term.
+/// Returns the time before which the memory of a node must have begun. Otherwise the node counts neither for
+/// the leader's writes nor for the generations that the leader opens. The time is that of the tick, or the
+/// beginning of the leader's term if that is later. It stays the same within a term.
 pub(super) fn memory_needed(tick: u64, term_began: u64) -> u64 {
     tick.max(term_began)
 }

@@ -39,8 +39,8 @@ impl End {
 pub(super) enum Stage {
     /// The leader was about to start the run itself.
     Started,
-    /// Workers may take this generation. Only nodes whose memory began before `at` count for it. `at` is the
-    /// number of memories that had been lost by then.
+    /// Workers may take this generation. Only nodes whose memory began before `at` count for it. `at` is a
+    /// value of [`State::epoch`](super::State).
     Open {
         generation: u8,
         at: u8,

@@ -59,8 +59,8 @@ pub enum From {
     /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has
     /// sealed x and y, and adopted the run at x and z, where the second worker has read the record.
     Adopted,
-    /// The first worker has started the run at x and y, and its lease is over. The leader has treated the generation as
-    /// lost at y and z, and opened the second generation at x and y.
+    /// The first worker has started the run at x and y, and its lease is over. The leader has brought the
+    /// count to y and z, treated the generation as lost, and opened the second generation at x and y.
     Second,
     /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has found
     /// no record at y and z, opened the run there, and holds the claim.
