@@ -85,8 +85,8 @@ impl AdjustableClock {
         self.clock.shows(at.saturating_sub(self.stood_by(at))).saturating_add_signed(self.stepped_nanos)
     }
 
-    /// Returns the first true time, not before `at`, at which the clock shows `nanos` or more, if it runs
-    /// from `at` on and is not changed.
+    /// Returns the first true time, not before `at`, at which the clock shows `nanos` or more. Assumes that
+    /// the clock runs from `at` on and is not changed.
     pub fn will_show(&self, at: Duration, nanos: u64) -> Duration {
         let untouched = nanos.saturating_add_signed(self.stepped_nanos.saturating_neg());
         (self.clock.truth_of(untouched) + self.stood_by(at)).max(at)

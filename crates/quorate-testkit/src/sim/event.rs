@@ -219,8 +219,8 @@ pub struct TickStart {
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The amount by which the servers' clocks that decide when a tick is due were ahead of the true time:
-    /// the largest amount that a majority reached within the last seconds.
+    /// The largest amount by which a majority of the servers' clocks were ahead of the true time within the
+    /// last seconds. These clocks decide when a tick is due.
     pub ahead: Duration,
     /// Set if the worker's boot clock stood still since the term was last extended. The worker then cannot
     /// know whether the term has ended.

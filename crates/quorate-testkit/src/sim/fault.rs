@@ -55,9 +55,9 @@ pub enum Fault {
 /// A division of the workers and the servers into two halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halves {
-    /// The workers: set for each that is in the first half.
+    /// The workers: `true` for each that is in the first half.
     pub workers: [bool; WORKERS],
-    /// The servers: set for each that is in the first half.
+    /// The servers: `true` for each that is in the first half.
     pub nodes: [bool; NODES],
 }
 
@@ -119,8 +119,8 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if, because of the fault, a worker may long receive no message of one of these servers,
-    /// or may lose what it has received.
+    /// Returns `true` if, because of the fault, a worker may receive no message from one of these servers for
+    /// a long time. Also returns `true` if a worker may lose what it has received.
     pub(super) fn parts_from(&self, nodes: &[usize]) -> bool {
         match self {
             Self::Road(_, node, _) | Self::StopServer(node) | Self::CrashServer(node) => nodes.contains(node),

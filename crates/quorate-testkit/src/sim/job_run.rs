@@ -34,8 +34,8 @@ pub struct RunStart {
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The amount by which the servers' clocks that decide when a tick is due were ahead of the true time:
-    /// the largest amount that a majority reached within the last seconds.
+    /// The largest amount by which a majority of the servers' clocks were ahead of the true time within the
+    /// last seconds. These clocks decide when a tick is due.
     pub ahead: Duration,
     /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether it still
     /// holds the term or the claim.
@@ -158,9 +158,9 @@ pub struct Promises {
     pub any_worker_pauses: bool,
     /// Once the faults are over, any-worker jobs run as soon as leader-placed jobs do.
     pub any_worker_progress: bool,
-    /// The history entries of any-worker jobs obey the rules for leader-placed jobs: a tick is skipped only for a
-    /// reason that the job's rules permit, only at-most-once ticks are lost, and the history keeps as many entries
-    /// as configured.
+    /// The history entries of any-worker jobs obey the rules for leader-placed jobs. A tick is skipped only
+    /// for a reason that the job's rules permit, and only at-most-once ticks are lost. The history keeps as
+    /// many entries as configured.
     pub any_worker_entries: bool,
     /// A tick that the history records as skipped never starts.
     pub skips_are_final: bool,

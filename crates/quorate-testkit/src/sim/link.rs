@@ -10,9 +10,9 @@ use std::{
 pub struct NetworkConditions {
     /// The time that a message takes.
     pub delay: RangeInclusive<u64>,
-    /// The chance that a message takes longer.
+    /// The chance that a message stalls, and so takes longer.
     pub stall: u64,
-    /// The time that a message takes if it takes longer.
+    /// The time that a message takes if it stalls.
     pub stalled: RangeInclusive<u64>,
     /// The chance that a request is lost, together with all later requests on its connection.
     pub lose_request: u64,

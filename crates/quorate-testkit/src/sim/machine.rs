@@ -127,9 +127,9 @@ impl Machine {
     }
 }
 
-/// Returns the time at which a timer fires that was set at the time `set` for the time `due`, if the machine
-/// has slept in these periods. The timer is a chain of naps, and after each nap the process reads the clock.
-/// A nap that a sleep interrupts continues afterwards.
+/// Returns the time at which a timer fires that was set at `set` for the time `due`, on a machine with these
+/// periods of sleep. The timer is a chain of naps, and after each nap the process reads the clock. A nap that
+/// a sleep interrupts continues afterwards.
 fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {

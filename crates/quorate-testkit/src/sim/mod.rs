@@ -36,23 +36,29 @@
 //!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or two servers
 //!   are set far forward. No worker may count the grants of such a server for `max_ttl` after the step, and *backing*
 //!   counts the server for this time.
-//! - **The second group** has any-worker jobs, an operator's requests, and histories. The invariants *starts*, *runs*,
-//!   *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs. Each of them is judged only
-//!   if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets all flags. In the plan `wild-clocks`,
-//!   where servers' clocks step by hours, only *starts* of these four is judged. If a majority of the servers forgot a
-//!   tick or a request, there may be neither a run nor a history entry. A run that is open to workers then waits for
-//!   the end of its slot. The operator sends one request at a time. No job of the group is removed or changed.
-//! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` only, in which one server may
-//!   forget. The nodes must refuse these workers with an error that names the mistake. If a majority of the nodes in a
-//!   wrong list forgets, and the rest of the list is unreachable, such a worker may mark these nodes as its own and
-//!   lead with their votes. That case is the plan `mistaken-and-forgotten`, which runs only when it is named.
+//! - **The second group** has any-worker jobs, an operator's requests, and histories. The invariants
+//!   *starts*, *runs*, *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs.
+//!   Each of them is judged only if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets
+//!   all flags. In the plan `wild-clocks`, where servers' clocks step by hours, only *starts* of these four
+//!   is judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a
+//!   history entry. A run that is open to workers then waits for the end of its slot. The operator sends one
+//!   request at a time. No job of the group is removed or changed.
+//! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` only, in which one
+//!   server may forget. The nodes must refuse these workers with an error that names the mistake. In the plan
+//!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list
+//!   is unreachable. Then such a worker may mark these nodes as its own and lead with their votes. That plan
+//!   runs only when it is named.
 //!
 //! # What runs
 //!
-//! Everything above the [`Node`](quorate::node::Node) trait is the shipped code: drivers, trust, tally, renewer,
-//! leases. Below it are five simulated [`Server`]s (the shipped engine over a store in memory). A simulated link
-//! connects each of three workers with each server. Every worker and every server has clocks of its own. Only the
-//! [`Referee`] sees the true time ([`Truth`]).
+//! Everything above the [`Node`](quorate::node::Node) trait is the shipped code: drivers, trust, tally,
+//! renewer, leases. Below it are five simulated [`Server`]s (the shipped engine over a store in memory). A
+//! simulated link connects each of three workers with each server. Every worker and every server has clocks
+//! of its own. Only the [`Referee`] sees the true time ([`Truth`]).
+//!
+//! All workers compete for leases. Depending on the seed, some also handle messages. Some elect a leader of
+//! the first group, which runs that group's jobs. Some take part in the second group, whose jobs may run on
+//! any worker, and to which an operator sends requests.
 //!
 //! | event | cause |
 //! | --- | --- |

@@ -17,8 +17,8 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Three limits: the time in which the workers must end their work; the time after which they have sent the
-/// releases for servers that were unreachable; and the time in which a quorum must close.
+/// Three limits. Within the first, the workers must have ended their work. Within the second, they have sent
+/// their releases to servers that were unreachable. Within the third, a quorum must have closed.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);

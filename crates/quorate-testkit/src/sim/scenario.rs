@@ -41,8 +41,7 @@ const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 pub struct Plan {
     /// The configuration that all workers share.
     pub setup: QuorumConfig,
-    /// The way in which servers break the rules, if they do. With it, tests show that the invariants detect
-    /// violations.
+    /// The way in which servers break the rules; `None` if they are honest.
     pub node_fault: Option<NodeFault>,
     /// The length of the phase in which faults happen.
     pub length: Duration,

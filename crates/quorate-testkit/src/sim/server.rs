@@ -51,8 +51,8 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     clock: AdjustableClock,
-    /// For each period between two changes of the clock: the true time at its end, and the larger of the
-    /// amounts by which the clock was ahead then, before and after the change.
+    /// For each change of the clock: the true time of the change, and the amount by which the clock was ahead
+    /// just before or just after it, whichever is larger.
     ahead: Vec<(Duration, Duration)>,
     /// The time when the clock last stepped by more than the plans' margins allow.
     astray: Option<Duration>,

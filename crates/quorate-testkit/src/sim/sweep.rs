@@ -48,7 +48,7 @@ pub struct Failure {
     pub seed: u64,
     /// The plan.
     pub plan: String,
-    /// The name of the violated invariant, or `run` if it was none.
+    /// The name of the violated invariant, or `run` for any other failure.
     pub invariant: String,
     /// The violation and its time.
     pub violation: String,

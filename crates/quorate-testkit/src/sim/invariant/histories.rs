@@ -255,8 +255,8 @@ fn is_about(entry: &HistoryEntry, run: &Run) -> bool {
     entry.started.is_none_or(|started| started <= began + OFFSET && began <= started + OFFSET)
 }
 
-/// Returns `true` if the term in an entry agrees with this run. A run on any worker has the token of its
-/// claim, while its entry has the term of the leader that opened it: then the two are not compared.
+/// Returns `true` if the term in an entry agrees with this run. For a run on any worker the two are not
+/// compared. Such a run has the token of its claim, and its entry has the term of the leader that opened it.
 fn is_under(spec: &PoolSpec, entry: &HistoryEntry, run: &Run) -> bool {
     spec.is_any_worker() || entry.term.get() == run.start.token
 }

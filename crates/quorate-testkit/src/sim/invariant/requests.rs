@@ -26,15 +26,15 @@ use std::{
 ///   first.
 /// - An accepted request was stored on a majority. Each of its runs has started, or its history says how the
 ///   run ended.
-/// - After a pause is accepted, no later tick of the job's schedule starts, from [`NOTICED_IN`] on and until
-///   a request to resume the job is sent. No earlier tick starts either, unless the job is at-least-once and
-///   the tick was started before the pause: its attempts continue, under the next leader too. (For an
-///   any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
+/// - After a pause is accepted, no later tick of the job's schedule starts. This applies from [`NOTICED_IN`]
+///   after the pause until a request to resume the job is sent. Earlier ticks do not start either, except
+///   those of an at-least-once job that were started before the pause: their attempts continue, under the
+///   next leader too. (For an any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
 ///
-/// There are four exceptions. A later request may cancel a request. If fewer than a majority of the servers
-/// remember a request at some moment before it runs, it need not run; the same applies to a pause. A worker
-/// that was paused itself, or whose boot clock stood still, may notice a pause later. If the operator did not
-/// receive the answer to a request, the request may or may not have been carried out.
+/// There are four exceptions. A later request may cancel a request. A request or a pause need not take effect
+/// if fewer than a majority of the servers remember it at some moment before that. A worker that was paused
+/// itself, or whose boot clock stood still, may notice a pause later. If the operator did not receive the
+/// answer to a request, the request may or may not have been carried out.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     log: PoolLog,

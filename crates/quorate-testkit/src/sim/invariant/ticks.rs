@@ -20,9 +20,9 @@ use std::{
 
 /// The largest error of a wall clock: the `max_clock_offset` that all workers agree on.
 const OFFSET: Duration = Duration::from_secs(1);
-/// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks, after
-/// ten seconds without an answer from them. The worker extrapolates the servers' time with its own boot
-/// clock.
+/// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks. The
+/// worker extrapolates the servers' time with its own boot clock, for up to ten seconds without an answer
+/// from them.
 const CARRIED: Duration = Duration::from_millis(100);
 /// The age below which a tick may still be in the future by the servers' clocks, or may still wait to start.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -31,33 +31,33 @@ const INTERRUPTED: u32 = 4;
 
 /// Requires that the ticks of the first group start as their jobs' delivery rules say.
 ///
-/// Under both delivery rules, a run starts under a valid term. It may start before it is due in true time,
-/// but by no more than the clocks of a majority of the servers were ahead, whatever the worker's own wall
-/// clock shows. Under `at_most_once`, a tick never starts twice, on any worker, and never before a majority
-/// stores *started*. Under `at_least_once`, a tick does not start while a majority stores *done*. (This
-/// applies only to a worker whose clock has not stood still since its term was last extended. Any other
-/// worker cannot know that the term has ended.) If the servers' answers to a leader's seal show that a tick
-/// has ended, the tick does not start under that leader's term.
+/// Under both delivery rules, a run starts under a valid term. The clocks of a majority of the servers decide
+/// when it is due, whatever the worker's own wall clock shows. So it may start early, but by no more than
+/// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts twice, on any worker,
+/// and never before a majority stores *started*. Under `at_least_once`, a tick does not start while a
+/// majority stores *done*. (This applies only to a worker whose clock has not stood still since its term was
+/// last extended. Any other worker cannot know that the term has ended.) If the servers' answers to a
+/// leader's seal show that a tick has ended, the tick does not start under that leader's term.
 ///
-/// Other requirements hold once there has been a leader in the fault-free phase for a while. If the misfire
-/// rule requires a catch-up run for every missed tick, every tick since the job's registration has been
-/// started and has ended by itself. Such a tick of an `at_most_once` job has been started, or reported as
-/// lost. In the fault-free phase a job with any rule starts every tick.
+/// Other requirements hold once there has been a leader in the fault-free phase for a while. They concern
+/// jobs whose misfire rule requires a catch-up run for every missed tick. Every tick of an `at_least_once`
+/// job since its registration has been started and has ended by itself. Such a tick of an `at_most_once` job
+/// has been started, or reported as lost. In the fault-free phase a job with any rule starts every tick.
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
-/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, those that remember
-///   that time are fewer than a majority of all servers. One server that forgot is not a sufficient reason if
-///   a majority of the other servers answered.
+/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a
+///   majority of all servers remember that time. One server that forgot is not a sufficient reason if a
+///   majority of the other servers answered.
 /// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
 /// * *it was started by*: a server received the record with which the named term started the tick.
 /// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
 /// There are three exceptions. A server that forgot no longer counts for stored records. A registration may
-/// begin again only if none of the servers that answered the leader's seal stored it; then no leader must
-/// account for ticks before the new beginning. A tick that was interrupted four times in the newest term may
-/// be postponed beyond the end of the run. (A pause between the last check and the start is not excused,
-/// because this simulation has no such pause.)
+/// begin again if none of the servers that answered the leader's seal stored it. Then no leader must account
+/// for ticks before the new beginning. A tick that was interrupted four times in the newest term may be
+/// postponed beyond the end of the run. (A pause between the last check and the start is not excused, because
+/// this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
@@ -71,8 +71,8 @@ pub(super) struct Ticks {
     taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
     /// For each term, the answers to the seal that its leader received and uses.
     sealed: BTreeMap<u64, Vec<SealedData>>,
-    /// Of the ticks of `at_most_once` jobs that catch up all missed ticks: the number that were not reported
-    /// as lost (`known`), and the number that were (`lost`).
+    /// The number of ticks of `at_most_once` jobs that had to be started or reported as lost. `known` counts
+    /// those that were not reported, and `lost` those that were.
     known: u64,
     lost: u64,
     /// The number of reports of ticks as unknown although a majority of all servers remembered that time.

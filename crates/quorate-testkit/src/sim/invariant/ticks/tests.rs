@@ -235,7 +235,8 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// One server that forgot does not justify the report if a majority of the servers that answered remember the tick.
+/// Checks that one server that forgot does not justify the report if a majority of the servers that answered
+/// remember the tick.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
@@ -293,7 +294,7 @@ fn a_leader_uses_a_majority_that_accepted_its_seal() {
     assert!(history.goes_by(3, &[0, 1, 2]).is_err(), "another term");
 }
 
-/// The record of one server is enough to show that a tick has ended.
+/// Checks that the record of one server is enough to show that a tick has ended.
 #[test]
 fn a_tick_that_a_leader_knows_to_have_ended_does_not_start() {
     let start = |answered: &[usize]| {
