@@ -43,8 +43,8 @@ fn random_histories_get_the_same_replies() {
     found.unwrap();
 }
 
-/// A server's script once rounded the remaining time of a lease of thousands of years to
-/// `4.5035996273705e+15`, and one such key made every batch fail that read it.
+/// Checks that the remaining time of a very long lease is an integer. A server's script once rounded that of
+/// a lease of thousands of years to `4.5035996273705e+15`. Then every batch failed that read the key.
 #[test]
 fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     let held = Ask::Extend {
@@ -65,8 +65,8 @@ const STOPS_EARLY: usize = 2;
 /// Checks that random histories reveal each fault of a wrong node, and that a short history is enough.
 #[test]
 fn a_wrong_node_is_found_in_few_steps() {
-    // Returns the number of requests that suffice to show a fault: a set-up, the wrong request, and a read if
-    // the reply to the wrong request does not show the fault.
+    // Returns the number of requests that suffice to show a fault. They are a set-up, the wrong request, and
+    // a read if the reply to the wrong request does not show the fault.
     let shortest = |fault: Fault| match fault {
         Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
         // One request with a wrong marker shows this fault, or two requests, the first of which changes the

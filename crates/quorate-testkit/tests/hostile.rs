@@ -235,7 +235,7 @@ fn memory() -> u64 {
 
 /// Checks exclusion with one node that grants everything to every client. No client can distinguish it from
 /// an honest one. With four honest nodes beside it, exclusion holds as long as the holder has the grants of
-/// three honest nodes, which it gets if all nodes answer its round.
+/// three honest nodes. The holder gets these if all nodes answer its round.
 #[tokio::test]
 async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
@@ -322,9 +322,8 @@ fn one_of_each() -> Vec<Request> {
     requests
 }
 
-/// Checks the server's table of scripts. The server identifies a script by its number. If the table lacked a
-/// script or had another order, the other tests here would meet protocol errors in place of the hostility
-/// that they name.
+/// Checks the server's table of scripts. The server identifies a script by its number. If the table were
+/// wrong, the other tests here would meet protocol errors in place of the hostility that they name.
 #[tokio::test]
 async fn the_server_has_a_valid_reply_to_every_script() {
     let server = HostileServer::start(Hostility::Liar).unwrap();

@@ -268,9 +268,9 @@ sweeps! {
     };
 }
 
-/// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random numbers in
-/// another way, the same seed gives another history, so a seed of this list may no longer reproduce its bug. If a unit
-/// test covers the bug itself, its name is given.
+/// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
+/// numbers in another way, the same seed gives another history. So a seed of this list may no longer
+/// reproduce its bug. If a unit test covers the bug itself, its name is given.
 const FOUND: [(&str, u64, &str); 10] = [
     (
         "default",

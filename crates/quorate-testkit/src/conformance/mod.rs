@@ -3,8 +3,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! A node that passes keeps the rules for which there is a case. Faults that only one kind of node can have
-//! (a wrong password, a full disk, a key of another type) belong to that kind's own tests.
+//! A node that passes keeps the rules for which there is a case. Some faults exist in one kind of node only,
+//! for example a wrong password, a full disk, or a key of another type. They belong to that kind's own tests.
 
 mod acquire;
 mod claim;

@@ -98,11 +98,11 @@ pub enum Tolerance {
 pub enum When {
     /// This number of microseconds after the beginning of 1970.
     Early(u8),
-    /// The time at which the history began.
+    /// Shortly before the history began.
     Now,
-    /// A year after that.
+    /// A year later.
     Ahead,
-    /// A year before that.
+    /// A year earlier.
     Ago,
     /// The largest token, plus this number.
     Top(i8),

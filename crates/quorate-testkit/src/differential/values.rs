@@ -1,5 +1,5 @@
-//! The values for which the numbers of a history stand. Proptest shrinks towards zero, so zero stands for the
-//! plainest value of each kind.
+//! The tables of values to which the numbers of a history refer. Proptest shrinks towards zero, so zero is
+//! the plainest value of each kind.
 
 use quorate::node::{Owner, Resource, engine::RESULT_MAX};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// The way in which a server is hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hostility {
-    /// It grants everything to every client, and is otherwise correct.
+    /// The server grants everything to every client, and is otherwise correct.
     Liar,
     /// Every answer is of another type than it should be.
     WrongTypes,
@@ -33,8 +33,8 @@ pub enum Hostility {
     Endless,
     /// The server sends a push message in place of each answer.
     Push,
-    /// It grants everything to every client. Before each answer it sends push messages that no client
-    /// requested, among them false releases of every resource that a client listens for.
+    /// The server grants everything to every client. Before each answer it sends push messages that no client
+    /// requested. Among them are false releases of every resource that a client listens for.
     NoisyPushes,
     /// The server sends errors that repeat all received data, together with terminal control sequences.
     Error,
@@ -130,8 +130,8 @@ pub(super) struct Conversation {
 /// channel.
 const FALSE_RELEASES: u64 = 200;
 
-/// The scripts that each serve one kind of request, in the order in which a client loads them: the number of
-/// keys that one request needs, and the reply to a request that succeeds.
+/// The scripts that each serve one kind of request, in the order in which a client loads them. An entry has
+/// the number of keys that one request needs, and the reply to a request that succeeds.
 const SCRIPTS: [(usize, &str); 27] = [
     (3, "granted"),
     (2, "raised"),
@@ -192,8 +192,8 @@ impl Conversation {
         self.marker.clone()
     }
 
-    /// Returns the indexes of the scripts that the client loaded and for which no call was served: the client
-    /// did not call them, or the server does not know them.
+    /// Returns the indexes of the scripts that the client loaded and for which no call was served. Either the
+    /// client did not call them, or the server does not know them.
     pub(super) fn scripts_not_served(&self) -> Vec<usize> {
         (0..self.scripts).filter(|script| !self.called.contains(script)).collect()
     }
