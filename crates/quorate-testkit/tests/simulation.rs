@@ -236,8 +236,8 @@ sweeps! {
         reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
     };
 
-    /// A server that restarts with all its data, and that is configured to keep it, votes at once. So it must
-    /// have lost no data.
+    /// A server that restarts with all its data, and that is configured to keep it, votes at once. This is
+    /// safe only if the server has lost no data.
     servers_that_keep_everything_may_vote_at_once: "durable", |total| {
         reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
     };

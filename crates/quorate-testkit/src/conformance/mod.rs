@@ -4,7 +4,7 @@
 //! # What is not guaranteed
 //!
 //! A node that passes keeps the rules for which there is a case. Some faults exist in one kind of node only,
-//! for example a wrong password, a full disk, or a key of another type. They belong to that kind's own tests.
+//! for example a wrong password, a full disk, or a key of another type. That kind's own tests cover them.
 
 mod acquire;
 mod claim;

@@ -100,9 +100,9 @@ pub enum When {
     Early(u8),
     /// Shortly before the history began.
     Now,
-    /// A year later.
+    /// A year after the history began.
     Ahead,
-    /// A year earlier.
+    /// A year before the history began.
     Ago,
     /// The largest token, plus this number.
     Top(i8),

@@ -32,8 +32,8 @@ use std::fmt;
 pub const AGENTS: usize = 3;
 /// The TTL, in steps.
 const TTL: u8 = 4;
-/// The errors of clocks within a TTL, in steps. A key may end too early on a node by the first. An agent may
-/// believe in its lease too long by the second.
+/// The errors of clocks within a TTL, in steps. The first is the time by which a key may end too early on a
+/// node. The second is the time by which an agent may believe in its lease too long.
 const EARLY: u8 = 1;
 const SLOW: u8 = 1;
 /// The time for which an agent believes in a lease, in steps of true time from the sending of its request.

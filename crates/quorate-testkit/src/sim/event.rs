@@ -140,9 +140,9 @@ pub enum Event<'a> {
     },
     /// The leases that a server stores after the faults, although no worker holds them any more.
     LeftoverLeases {
-        /// The leases, each with its resource, its owner token, and the remaining time.
+        /// The server.
         node: &'a str,
-        /// The leases.
+        /// The leases, each with its resource, its owner token, and the remaining time.
         leases: &'a [(Resource, String, Duration)],
     },
     /// A worker's process has been asked to end.

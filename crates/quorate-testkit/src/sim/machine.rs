@@ -52,8 +52,8 @@ impl Machine {
         self.state().wall.shows(self.truth.now())
     }
 
-    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. Since
-    /// a request that was sent at this time or before, more time has passed than the clock shows.
+    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. If a
+    /// request was sent at this time or before, more time has passed since then than the clock shows.
     pub fn stood_at(&self) -> Option<u64> {
         self.state().stood_at
     }

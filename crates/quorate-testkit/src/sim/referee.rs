@@ -198,8 +198,8 @@ impl Referee {
         self.judge(&Event::Looked(&beliefs));
     }
 
-    /// Ends the exception for work under each grant that a majority has extended since its worker's clock
-    /// runs again.
+    /// Ends the exception for work under a grant once a majority has extended the grant after the worker's
+    /// clock continued.
     fn restore(&self, beliefs: &[Belief]) {
         let sound = |job: &Job| {
             let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);

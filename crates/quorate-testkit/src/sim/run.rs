@@ -32,8 +32,8 @@ const OPERATOR: usize = WORKERS;
 /// The number of nodes in the list of a worker that starts with a list that is too short
 /// ([`Mistake::FewerNodes`]).
 const FEWER_NODES: usize = 3;
-/// The longest time in which one of three workers that try at the same time acquires the lock, and the others
-/// notice that.
+/// The longest time until one of three workers that try at the same time has acquired the lock, and the other
+/// workers have noticed that.
 const RUSH: Duration = Duration::from_millis(300);
 
 /// The result of one run.

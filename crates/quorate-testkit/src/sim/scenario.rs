@@ -12,9 +12,9 @@ pub const WORKERS: usize = 3;
 
 /// The largest rate error of a clock, in millionths. It keeps any two clocks within `drift_rate` of each other.
 const RATE_PPM: i64 = 4_900;
-/// The largest offset of a wall clock from the true time when a run begins, for three seeds of four.
+/// The largest offset of a wall clock from the true time when a run begins, in three seeds of four.
 const WALL_OFFSET_MS: i64 = 200;
-/// The largest offset of a wall clock from the true time at any moment, for the fourth seed. Many clocks
+/// The largest offset of a wall clock from the true time at any moment, in one seed of four. Many clocks
 /// reach this offset and none exceeds it. So two wall clocks are at most `max_clock_offset` apart.
 const EDGE_MS: i64 = 500;
 /// The upper limit of the length of a run.

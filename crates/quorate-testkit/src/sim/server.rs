@@ -21,8 +21,8 @@ const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 /// may have forgotten.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
-/// The largest step of a server's clock that the plans' margins cover. After a larger step, the server must
-/// not count until every lease that it granted before would have ended anyway.
+/// The largest step of a server's clock that the plans' margins cover. After a larger step, the server's
+/// votes must not count until every lease that it granted before would have ended anyway.
 const FAR: Duration = Duration::from_millis(100);
 
 /// The data that a server has left after a crash.

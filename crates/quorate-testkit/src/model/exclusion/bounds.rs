@@ -2,8 +2,8 @@
 pub const ATTEMPTS: usize = 3;
 /// The TTL, in steps.
 pub(super) const TTL: u8 = 4;
-/// The errors of clocks within a TTL, in steps. A key may end too early on a node by the first. A worker may
-/// believe in its lease too long by the second.
+/// The errors of clocks within a TTL, in steps. The first is the time by which a key may end too early on a
+/// node. The second is the time by which a worker may believe in its lease too long.
 pub(super) const EARLY: u8 = 1;
 pub(super) const SLOW: u8 = 1;
 /// The margin that is subtracted from a TTL.

@@ -111,8 +111,8 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns `true` if two of the nodes exist whose seal, by one more leader now, would find a state for
-    /// which `wrong` holds.
+    /// Returns `true` if `wrong` holds for a state that one more leader could find now, by sealing two of the
+    /// nodes.
     fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,

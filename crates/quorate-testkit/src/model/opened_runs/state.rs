@@ -52,8 +52,8 @@ pub(super) struct Site {
     pub(super) core: Core,
     /// The value of [`State::epoch`] when the node's memory began; 0 if it began before the tick.
     pub(super) since: u8,
-    /// For each actor: 0, or the answer to the actor's present request. The meaning of an answer depends on the
-    /// request.
+    /// For each actor, the node's answer to the actor's present request; 0 if there is none. The phase of the
+    /// actor says what the answers mean: see [`WorkerPhase`] and [`LeaderPhase`].
     pub(super) lines: [u8; ACTORS],
     pub(super) name: Name,
 }
@@ -68,13 +68,13 @@ pub(super) struct Worker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) enum WorkerPhase {
-    /// The worker reads the ledger. Lines: the *open* record of a node, and whether the node's memory began
+    /// The worker reads the ledger. Answers: the *open* record of a node, and whether the node's memory began
     /// before the record's `at`.
     #[default]
     Reading,
-    /// The worker acquires the claim. Lines: [`FREE`] or [`COUNTED`].
+    /// The worker acquires the claim. Answers: [`FREE`] or [`COUNTED`].
     Acquiring,
-    /// The worker counts its attempt. Lines: [`OLD`] or [`YOUNG`].
+    /// The worker counts its attempt. Answers: [`OLD`] or [`YOUNG`].
     Counting,
     /// The worker takes its count back (only without [`Rule::Kept`](super::Rule::Kept)).
     TakingBack,
@@ -86,10 +86,12 @@ pub(super) enum WorkerPhase {
     Off,
 }
 
-/// The line of a node that granted the claim of a slot: without a counted attempt, and with one.
+/// The two answers of a node that granted the claim of a slot. With the first, no attempt has been counted
+/// there. With the second, one has.
 pub(super) const FREE: u8 = 1;
 pub(super) const COUNTED: u8 = 2;
-/// The line of a node that accepted a count or a write: its memory is old enough to count, or too young.
+/// The two answers of a node that accepted a count or a write. With the first, the node's memory is old
+/// enough for the answer to count. With the second, it is too young.
 pub(super) const OLD: u8 = 1;
 pub(super) const YOUNG: u8 = 2;
 
@@ -118,18 +120,18 @@ pub(super) enum LeaderPhase {
     /// The leader is not elected yet.
     #[default]
     Waiting,
-    /// The leader seals the ledger. Lines: the node's answer, as a [`Found`].
+    /// The leader seals the ledger. Answers: those of the nodes, each as a [`Found`].
     Sealing,
-    /// The leader writes `target`. Lines: [`OLD`] or [`YOUNG`].
+    /// The leader writes `target`. Answers: [`OLD`] or [`YOUNG`].
     Writing,
-    /// The leader has opened the run, and watches its slot. Lines: [`FREE`], if the slot's horizon has passed
-    /// and the claim is free.
+    /// The leader has opened the run, and watches its slot. Answers: [`FREE`], if the slot's horizon has
+    /// passed and the claim is free.
     Watching,
-    /// The leader acquires the claim to end the run. Lines: [`FREE`] or [`COUNTED`].
+    /// The leader acquires the claim to end the run. Answers: [`FREE`] or [`COUNTED`].
     Claiming,
-    /// The leader counts, in order to own the slot. Lines: [`OLD`] or [`YOUNG`].
+    /// The leader counts, in order to own the slot. Answers: [`OLD`] or [`YOUNG`].
     Voiding,
-    /// The leader holds the claim of an orphaned run, and brings the count to a majority. Lines: [`OLD`].
+    /// The leader holds the claim of an orphaned run, and brings the count to a majority. Answers: [`OLD`].
     Filling,
     /// The leader runs the handler itself.
     Running,
@@ -137,7 +139,7 @@ pub(super) enum LeaderPhase {
     Ended,
 }
 
-/// One node's answer to a seal or a read. It can be packed into a line.
+/// One node's answer to a seal or a read. It can be packed into a number of [`Site::lines`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) mark: Mark,

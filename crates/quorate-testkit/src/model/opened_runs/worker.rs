@@ -35,8 +35,8 @@ pub(super) fn memory(since: u8) -> Memory {
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// Evaluates an actor's grants of a slot's claim from these nodes, with the shipped code: whether the actor's
-/// attempt may begin. Returns `None` without a majority of grants.
+/// Evaluates, with the shipped code, the grants of a slot's claim that an actor has from these nodes. Returns
+/// the turn of its attempt: it may begin, or not. Returns `None` without a majority of grants.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     let mut tally = ClaimTally::of_claim(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -56,8 +56,8 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
 }
 
-/// Returns `true` if the counts at these nodes make their sender the owner of a slot. The line of a node says
-/// whether its memory is old enough to count; with `any`, every node counts.
+/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A node counts if its
+/// memory is old enough; with `any`, every node counts.
 pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
     let mut tally = SlotTally::new(NODES, TICK);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {

@@ -74,7 +74,7 @@ impl Worker {
     /// Runs one campaign, and may shut it down or drop it at any moment.
     async fn campaign(&mut self, mut tenant: Tenant) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[400, 3_000, 9_000]));
-        // Some campaigns start work again that failed. The others end when their work fails.
+        // Some campaigns restart work that failed. The others end when their work fails.
         let restarts = matches!(how, 0 | 2 | 4);
         let election = match restarts {
             true => {
