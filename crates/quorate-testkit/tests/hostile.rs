@@ -123,7 +123,7 @@ async fn impossible_ledger_pages_are_no_answer() {
     }
 }
 
-/// Checks that a worker reads a record once that a server returns twice.
+/// Checks that a worker reads a record only once if a server returns it twice.
 #[tokio::test]
 async fn a_record_returned_twice_is_read_once() {
     let cluster = Cluster::new(1, &[Hostility::RepeatedRecords; 2]);

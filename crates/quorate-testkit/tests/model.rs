@@ -197,7 +197,8 @@ mod reading {
         breaks("EndBeforeDowngrade", ALONE, first.without(Rule::EndBeforeDowngrade));
         let owner = ReadWrite::of(&[Downgrades, Writes]);
         breaks("DowngradeByOwner", BETWEEN, owner.without(Rule::DowngradeByOwner));
-        // After a late extension, a node has an owner again that it had forgotten.
+        // A late extension can set the writer as the owner again on a node that has granted the lock to
+        // another agent since.
         let late = ReadWrite { extensions: 1, ..owner };
         breaks("DowngradeByToken", BETWEEN, late.without(Rule::DowngradeByToken));
     }

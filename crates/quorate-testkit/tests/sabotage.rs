@@ -87,8 +87,9 @@ impl Case {
     }
 }
 
-/// The message of *order* about a token that was given twice. Under clocks that step wildly, the order of the
-/// tokens proves nothing: a worker may learn of its grant after the next grant is known.
+/// The message of the invariant *order* about a token that was given twice. If clocks step wildly, the order
+/// in which tokens become known proves nothing: a worker may learn of its grant after the next grant is
+/// known.
 const TWICE: &str = "order: a second time";
 
 const CASES: &[Case] = &[

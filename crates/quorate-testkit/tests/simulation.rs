@@ -230,8 +230,8 @@ sweeps! {
     /// hide the error.
     no_margin_is_wider_than_it_must_be: "no-slack", holds_alone;
 
-    /// This plan is also that of the sabotage of quarantine and memory epochs. While both mechanisms are
-    /// active, every invariant must hold.
+    /// The test `tests/sabotage.rs` uses this plan to switch off the quarantine and the memory epochs. While
+    /// both mechanisms are active, every invariant must hold.
     servers_that_crash_often_give_no_lease_twice: "crashes", |total| {
         reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
     };

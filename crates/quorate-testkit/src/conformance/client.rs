@@ -180,7 +180,7 @@ impl<N: Node> TestClient<N> {
     }
 }
 
-/// The state of a resource, as *inspect* reports it.
+/// The state of a resource, as the reply to [`Request::Inspect`] reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ResourceState {
     pub(super) holder: Option<(Owner, Option<Duration>)>,

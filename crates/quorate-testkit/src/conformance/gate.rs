@@ -2,8 +2,8 @@ use super::{TestClient, client::*};
 use quorate::node::{LedgerState, Node, NodeTime, Refusal, Reply, Request, Resource};
 use std::time::Duration;
 
-/// Returns requests that a node serves only before their deadline and under its marker. *Mark* is not among
-/// them.
+/// Returns requests that a node serves only before the deadline of their batch, and only if the batch names
+/// the node's marker. ([`Request::Mark`] has only the deadline.)
 fn votes<N: Node>(client: &TestClient<N>, resource: &Resource) -> Vec<Request> {
     let one = record(5, 1, false, "v");
     vec![

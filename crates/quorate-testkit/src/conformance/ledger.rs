@@ -41,7 +41,7 @@ pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Conflict(second.clone()));
     assert_eq!(client.read("g").await.records, [("k".into(), second)]);
     // The write names a record that the leader saw on another node, and this node has none. A node that
-    // missed a record accepts the next one.
+    // missed a record accepts the record that replaces it.
     assert_eq!(client.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
 }
 
@@ -129,8 +129,8 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
     assert_eq!(client.ask(keep("kept", LONG)).await, Reply::Kept);
     let before = client.now();
     assert_eq!(client.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
-    // A write sets the lifetime of the whole ledger again. A node may leave the stored lifetime as it was if
-    // that is at most a 64th shorter.
+    // A write restarts the lifetime of the whole ledger. To save work, a node may leave a stored end
+    // unchanged that is at most 1/64 of the lifetime too early.
     assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
     assert_eq!(client.read("g").await.records.len(), 2);
     while client.read("g").await != LedgerState::default() {

@@ -6,8 +6,8 @@ use quorate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The wait after a request with a brief lifetime ([`Ask::is_brief`]). It is longer than the longest such
-/// lifetime, 3 ms, and a server's rounding of it.
+/// The wait after a request with a brief lifetime ([`Ask::is_brief`]). It is longer than the longest brief
+/// lifetime, which is 3 ms, and a server's rounding together.
 const BRIEF: Duration = Duration::from_millis(8);
 
 /// The largest permitted difference between the time in a reply and the node's clock.
@@ -18,10 +18,11 @@ const SLACK: Duration = Duration::from_secs(30);
 pub struct Difference {
     /// The number of the step, from zero.
     pub step: usize,
-    /// The request, if the step sent one.
+    /// The request whose replies differ; `None` if the difference concerns the batch, the handshake or the
+    /// node's clock.
     pub asked: Option<Request>,
-    /// The first node and the one that differs, each with its reply. If a node failed without a comparison,
-    /// the first entry says what was required of it.
+    /// The first node and the node that differs, each with its reply. If a node failed before its reply was
+    /// compared, the first entry says what the reply had to be.
     pub said: [(&'static str, String); 2],
 }
 

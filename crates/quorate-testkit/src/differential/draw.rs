@@ -118,7 +118,7 @@ fn owner() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..values::OWNERS]
 }
 
-/// Draws a successor, usually one of the workers that sign most requests.
+/// Draws a successor, usually a reservation for one of the workers that also sign requests.
 fn successor() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..values::SUCCESSORS]
 }

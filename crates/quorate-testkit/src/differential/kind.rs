@@ -120,7 +120,7 @@ impl Kind for MemoryKind {
 }
 
 /// The kind [`FileNode`]. The node keeps its data in a directory below `home`. After each flush it uses a new
-/// one.
+/// directory.
 #[derive(Debug)]
 pub struct FileKind {
     world: Arc<ShiftedWorld>,

@@ -52,8 +52,8 @@ fn lasts_alike(one: Option<Duration>, two: Option<Duration>) -> bool {
 
 fn ledgers_alike(one: &LedgerState, two: &LedgerState) -> bool {
     let marks = Duration::from_micros(one.low_water.abs_diff(two.low_water));
-    // A low-water mark in the first thousand seconds of 1970 is a small number from the history. A later mark
-    // may be the node's own time.
+    // A low-water mark in the first thousand seconds of 1970 is a small number that a request of the history
+    // named. A later mark may be the node's own time.
     let by_number = one.low_water.min(two.low_water) < 1_000_000_000;
     one.term == two.term
         && one.records == two.records

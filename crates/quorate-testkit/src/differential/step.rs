@@ -28,7 +28,8 @@ pub enum Late {
     Epoch,
 }
 
-/// The marker under which a batch votes.
+/// The marker that a batch names. The node refuses most requests of a batch that names another marker than
+/// the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
     /// The marker that the node stores.

@@ -1,8 +1,11 @@
+//! The answers of a hostile server. A client of Quorate loads its Lua scripts when it connects. Then it sends
+//! each batch of requests as a call of a script (EVALSHA).
+
 use crate::sim::SeedRng;
 use quorate::env::{SystemWorld, World};
 use std::collections::BTreeSet;
 
-/// The way in which a server is hostile.
+/// The way in which a server is hostile. Most of these ways concern only the answers to calls of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hostility {
     /// The server grants everything to every client, and is otherwise correct.
@@ -33,15 +36,17 @@ pub enum Hostility {
     Endless,
     /// The server sends a push message in place of each answer.
     Push,
-    /// The server grants everything to every client. Before each answer it sends push messages that no client
-    /// requested. Among them are false releases of every resource that a client listens for.
+    /// The server grants everything to every client. Before the answer to a call of a script or to a
+    /// subscription, it sends push messages that no client requested. Among them are false releases of every
+    /// resource that the client listens for.
     NoisyPushes,
-    /// The server sends errors that repeat all received data, together with terminal control sequences.
+    /// The server sends errors that repeat data from the client's commands, together with terminal control
+    /// sequences.
     Error,
     /// The server answers INFO with meaningless text.
     InfoNoise,
-    /// Every connection shows a new run id and no marker, and closes after one answer. To a client, the
-    /// server looks like a node that restarts all the time.
+    /// Every connection shows a new run id and no marker, and closes after the answer to its first call of a
+    /// script. To a client, the server looks like a node that restarts all the time.
     AnotherRun,
     /// The connection closes in the middle of an answer.
     Partial,
@@ -126,7 +131,7 @@ pub(super) struct Conversation {
     false_releases: u64,
 }
 
-/// The number of false releases that a server under [`Hostility::NoisyPushes`] sends before each answer, for each
+/// The number of false releases that a server under [`Hostility::NoisyPushes`] sends at a time, for each
 /// channel.
 const FALSE_RELEASES: u64 = 200;
 
@@ -166,8 +171,9 @@ const SCRIPTS: [(usize, &str); 27] = [
 /// The index in [`SCRIPTS`] of the script that sets the marker.
 const MARK: usize = 20;
 /// The scripts that clients load after [`SCRIPTS`]. Each serves batches of several kinds of request: the
-/// first those of locks, the second those of claims. A letter of the command names the kind of a request; an
-/// entry lists the scripts of the kinds, from `a` on.
+/// first those of locks, the second those of claims. A letter in the command names the kind of each request.
+/// An entry lists, for the letters from `a` on, the script in [`SCRIPTS`] that serves the same kind of
+/// request.
 const BATCHES: [&[usize]; 2] = [&[0, 3, 2, 1], &[21, 24, 23, 22, 12, 11]];
 
 impl Conversation {
@@ -291,7 +297,7 @@ impl Conversation {
         let scripts = if let Some((keys, _)) = SCRIPTS.get(number(1)) {
             vec![number(1); number(2).saturating_sub(1) / keys]
         } else if let Some(served) = number(1).checked_sub(SCRIPTS.len()).and_then(|at| BATCHES.get(at)) {
-            // After the keys follow `not_after`, the marker, and a word with one letter for each request.
+            // The keys are followed by `not_after`, the marker, and a word with one letter for each request.
             let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
             letters
                 .iter()

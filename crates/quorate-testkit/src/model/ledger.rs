@@ -129,7 +129,7 @@ struct Line {
     /// Set if the node accepted a write of this writer. The reply is in flight until `counted` is set.
     written: bool,
     counted: bool,
-    /// Set if, at every such write, the node's memory was younger than the tick.
+    /// Set if the node's memory was younger than the tick at every write that it accepted from this writer.
     young: bool,
 }
 
@@ -145,7 +145,7 @@ enum Phase {
     Started,
     /// The writer found that the tick was started before.
     Skipped,
-    /// The writer found that too few nodes remember the tick.
+    /// The writer found that no majority of the nodes remembers the tick.
     Unknown,
 }
 
@@ -279,7 +279,8 @@ impl Ledger {
         }
     }
 
-    /// Starts a new memory of a node, younger than the tick. Messages to the node's earlier process are lost.
+    /// Gives a node a new memory with the data of `store`, younger than the tick. Answers that have left the
+    /// node still arrive. Requests that have not run may run on the new memory.
     fn lose_memory(site: &mut Site, store: LedgerStore) {
         (site.store, site.young) = (store, true);
     }

@@ -21,8 +21,9 @@
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never when its end says otherwise? |
 //! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun or left a count behind? |
 //!
-//! The shipped [`engine`](quorate::node::engine) runs each request, over a small store ([`lease_store`]). The
-//! shipped [`Tally`](quorate::internals::Tally) counts votes, and the shipped
+//! The shipped [`engine`](quorate::node::engine) runs each request, over a small store such as
+//! [`lease_store`]. (Only [`poison`] runs no requests: it calls the engine's rule for counts.) The shipped
+//! [`Tally`](quorate::internals::Tally) counts votes, and the shipped
 //! [`verdict`](quorate::internals::verdict) evaluates the answers of a ledger. So the models follow each
 //! change of this code. For spread ticks and dead-letter counts, the models themselves define which actor
 //! sends which request at what time. [`opened_runs`] models the scheduler. Its decisions on packed records

@@ -1,5 +1,5 @@
-//! Model of dead-lettered claims: an id is dead-lettered once the limit of attempts is reached, and not
-//! before as many real attempts.
+//! Model of dead-lettered claims: a message id is dead-lettered once the limit of attempts is reached, and no
+//! earlier.
 //!
 //! # Not covered
 //!
@@ -22,7 +22,8 @@
 //! A claim may end at any moment. Replies arrive at any later moment, or never.
 //!
 //! A node may forget. Then more attempts than the limit may begin. But an id is never dead-lettered too
-//! early. As many attempts as the limit must have begun, or have left a count that they have not taken back.
+//! early: before, as many attempts as the limit have begun, or have left a count that they have not taken
+//! back.
 
 use super::{NODES, Name};
 use quorate::{
@@ -175,7 +176,7 @@ impl Poison {
 
     fn acquire(&self, site: &mut Site, attempt: u8) {
         let line = &mut site.lines[usize::from(attempt) - 1];
-        // A claim may end at any moment. That of the earlier owner ends here.
+        // A claim may end at any moment. The earlier owner's claim ends here.
         site.owner = attempt;
         (line.asked, line.granted) = (true, Some(site.count));
         site.count += u8::from(self.leaves_out(Rule::CountWhenWon));
@@ -238,7 +239,7 @@ fn number(state: &State, of: impl Fn(&Phase) -> bool) -> usize {
     state.phases.iter().filter(|phase| of(phase)).count()
 }
 
-/// Returns the number of attempts that won a majority without having reached the limit. Only such an attempt
+/// Returns the number of attempts that won a majority and found the limit not reached. No other attempt
 /// writes a count.
 fn won(state: &State) -> usize {
     number(state, |phase| matches!(phase, Phase::Counting(_) | Phase::Left(_) | Phase::Begun))

@@ -58,7 +58,7 @@ pub enum Kind {
 /// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadWrite {
-    /// The agents.
+    /// The kind of each agent.
     pub agents: &'static [Kind],
     /// The number of rounds of extensions of all agents together.
     pub extensions: u8,
@@ -85,7 +85,7 @@ pub enum Rule {
     EndBeforeDowngrade,
     /// A node downgrades only the writer whose lease it stores, and no other agent.
     DowngradeByOwner,
-    /// A node does not downgrade a writer after which it has counted another grant.
+    /// A node refuses to downgrade a writer if it has counted another grant since that writer's.
     DowngradeByToken,
     /// After a node forgot, it votes again only after a quarantine.
     Quarantine,
@@ -412,8 +412,8 @@ impl Model for ReadWrite {
         }
         for (agent, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Over {
-                // A request of an agent that is done could only keep other agents from acquiring. The model
-                // also covers its loss, so it is dropped here.
+                // A request of an agent whose lease or attempt is over could only keep other agents from
+                // acquiring. The model covers the loss of every request, so this request is dropped here.
                 for site in &mut state.sites {
                     let line = &mut site.lines[agent];
                     *line = Line { release: line.release, ..Line::default() };

@@ -76,8 +76,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
         server = connect(proxy_state.upstream) => server,
     };
     let Ok(server) = server else {
-        // The server has refused the connection. The client learns of that as of a message from the server:
-        // not while the direction back is cut.
+        // The server has refused the connection. Like any message from the server, this news does not reach
+        // the client while the direction back is cut.
         let mut rules = proxy_state.rules.subscribe();
         tokio::select! { biased;
             () = env.stopped().cancelled() => {}

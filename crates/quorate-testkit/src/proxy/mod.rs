@@ -6,9 +6,9 @@
 //! A client connects to the proxy, not to the server. So connecting succeeds even while the network is cut or
 //! the server is dead, and only the requests fail.
 //!
-//! A connection that is not broken loses nothing. Bytes that meet a cut wait, as TCP would send them again,
-//! and arrive after [`Proxy::heal`]. Latency is never shorter than requested. It is longer by the time that
-//! the machine takes to schedule the proxy.
+//! A connection that is not broken loses nothing. Bytes that meet a cut wait in the proxy and arrive after
+//! [`Proxy::heal`], as if TCP had sent them again. Latency is never shorter than requested. It is longer by
+//! the time that the machine takes to schedule the proxy.
 //!
 //! A fault is in effect once its call has returned. For example, after [`Proxy::cut`] not one byte more
 //! passes in that direction.

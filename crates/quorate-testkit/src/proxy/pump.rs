@@ -5,8 +5,8 @@ use rustix::net::{Shutdown, shutdown};
 use std::{collections::VecDeque, io, time::Duration};
 use tokio::{net::TcpStream, sync::watch};
 
-/// The largest number of bytes that wait in one direction. At this number the proxy stops reading, and the
-/// sender's own buffers fill, as over a network that delivers no byte.
+/// The largest number of bytes that wait in one direction. At this number the proxy stops reading. The
+/// sender's own buffers then fill, as they would over a network that delivers nothing.
 const HELD_MAX: usize = 1 << 20;
 
 /// The reason why one direction of a connection has ended.

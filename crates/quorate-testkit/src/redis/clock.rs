@@ -15,8 +15,8 @@ const SOURCE: &str = include_str!("clock_shim.c");
 /// A wall clock for one server, which a test can step while the server runs. Linux only.
 ///
 /// The clock is a small library in C, which is preloaded into the server. `cc` compiles it when it is first
-/// needed. The server has mapped a file that stores the sum of all steps. So a step persists over a restart,
-/// like that of a machine's clock.
+/// needed. The server maps a file that stores the sum of all steps. So a step persists over a restart of the
+/// server, as a step of a machine's clock does.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     library: PathBuf,

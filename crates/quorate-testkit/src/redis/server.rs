@@ -63,7 +63,7 @@ impl RedisServer {
         self.port
     }
 
-    /// Returns the process id; `None` after the process was killed.
+    /// Returns the process id; `None` while the process does not run because it was killed.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -117,7 +117,7 @@ impl RedisServer {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
             match self.spawn() {
-                // The kernel may have used the port for an outgoing connection for a moment.
+                // The kernel may have given the port to an outgoing connection for a moment.
                 Err(StartError::Ended(_)) if SystemWorld.now() < give_up => thread::sleep(LOOK_EVERY),
                 done => return done,
             }
@@ -137,8 +137,9 @@ impl RedisServer {
         self.must_signal(Signal::CONT);
     }
 
-    /// Steps the server's wall clock by `by` at once: forward if `forward`, otherwise back. The server's monotonic
-    /// clock is not changed. The step persists over a restart, like that of a machine's clock.
+    /// Steps the server's wall clock by `by` at once: forward if `forward`, otherwise back. The server's
+    /// monotonic clock is not changed. The step persists over a restart of the server, as a step of a
+    /// machine's clock does.
     ///
     /// # Panics
     /// If [`RedisConfig::own_clock`] was not set: without its own clock the server would not see the step, and the test

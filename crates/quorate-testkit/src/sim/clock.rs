@@ -69,7 +69,7 @@ const MILLION: i128 = 1_000_000;
 pub struct AdjustableClock {
     clock: SimClock,
     stepped_nanos: i64,
-    /// The total time for which the clock had been stopped when it last continued.
+    /// The total time for which the clock had been stopped by the moment when it last continued.
     stood: Duration,
     stands_since: Option<Duration>,
 }
@@ -108,7 +108,8 @@ impl AdjustableClock {
         self.stands_since = None;
     }
 
-    /// Lets the clock run, and sets it to the time that it would show without any change.
+    /// Lets the clock run, and sets it to the time that it would show if it had never been stepped or
+    /// stopped.
     pub fn set_right(&mut self) {
         *self = Self::new(self.clock);
     }

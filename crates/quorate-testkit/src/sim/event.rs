@@ -1,3 +1,7 @@
+//! The events of a simulation, from which the invariants judge it. The simulation has two groups with jobs:
+//! the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on any
+//! worker.
+
 use super::{Asked, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
@@ -94,7 +98,8 @@ pub enum Event<'a> {
     Settled {
         /// The true wall time since which the group's workers have run its jobs without a fault.
         since: WallTime,
-        /// The true wall time at which the workers were stopped.
+        /// The true wall time at which the observation of the group ended. The workers were stopped after
+        /// that.
         until: WallTime,
     },
     /// The guarantees that the plan of this run requires, in addition to those that every plan requires.
@@ -120,9 +125,10 @@ pub enum Event<'a> {
     /// A write reached an external store. There are two stores: one compares fencing tokens, the other does
     /// not.
     Wrote(&'a Write),
-    /// The check of the ticks after the faults. By now a leader has had enough time to run every missed tick.
+    /// The check of all ticks, after the faults. By now a leader has had enough time to run every missed
+    /// tick.
     Reckoned {
-        /// The true wall time since which the leader has led without an interruption.
+        /// The true wall time by which the leader must have caught up on all missed ticks.
         served_since: WallTime,
         /// The true wall time of the check.
         now: WallTime,
@@ -173,8 +179,8 @@ pub struct Belief {
     pub ending: bool,
     /// Set if the work under the grant has been asked to stop.
     pub asked_to_stop: bool,
-    /// The number of servers that store the lease. A server that forgot, and so cannot vote for another
-    /// owner, counts as well.
+    /// The number of servers that store the lease, or that cannot vote for another owner now
+    /// ([`Server::backs`](super::Server::backs)).
     pub backed_by: usize,
     /// Set if the worker's boot clock stood still after the worker had sent the requests on which the
     /// validity rests. Then the validity may have ended without the worker's knowledge. Cleared once a
@@ -219,8 +225,8 @@ pub struct TickStart {
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The largest amount by which a majority of the servers' clocks were ahead of the true time within the
-    /// last seconds. These clocks decide when a tick is due.
+    /// The largest amount by which the clocks of a majority of the servers were ahead of the true time within
+    /// the last seconds. These clocks decide when a tick is due.
     pub ahead: Duration,
     /// Set if the worker's boot clock stood still since the term was last extended. The worker then cannot
     /// know whether the term has ended.

@@ -42,7 +42,8 @@ pub enum Fault {
     FreezeWorker(usize),
     /// A worker's boot clock stands still. Its other clocks continue to run.
     StandWorker(usize),
-    /// The end of the two faults before: the worker's machine, or its boot clock, continues to run.
+    /// The end of [`Self::FreezeWorker`] and [`Self::StandWorker`]: the worker's machine, or its boot clock,
+    /// continues to run.
     UnfreezeWorker(usize),
     /// A worker's wall clock steps by this many milliseconds.
     StepWorker(usize, i64),

@@ -129,8 +129,8 @@ impl Held {
     fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
         let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
-        // No worker changes the grace from its default, a fifth of the TTL. So the TTL is five times the
-        // grace.
+        // No simulated worker changes the step-down grace from its default, a fifth of the TTL. So the TTL is
+        // five times the grace.
         let sent = (until - setup.validity(self.grace * 5)).as_nanos();
         machine.stood_at().is_some_and(|stood| sent <= stood)
     }

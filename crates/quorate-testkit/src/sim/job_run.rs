@@ -1,4 +1,5 @@
-//! Observes the runs of the second group in true time, and the requests of an operator with their answers.
+//! Observes the second group of the simulation, also called the pool: its runs in true time, and the requests
+//! of an operator with their answers.
 
 use super::{Event, Host, Referee, invariant::MAJORITY};
 use quorate::{
@@ -11,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-/// The time for which a boot clock that stood still may mislead its worker, by that same clock. Within this
-/// time the worker may not notice that a claim or a term has ended. No claim or term lasts longer.
+/// The time for which a boot clock that stood still may mislead its worker, measured by that clock. Within
+/// this time the worker may fail to notice that a claim or a term has ended. No claim or term lasts longer.
 const HELD_AT_MOST: Duration = Duration::from_secs(4);
 
 /// The start of a handler.
@@ -34,8 +35,8 @@ pub struct RunStart {
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The largest amount by which a majority of the servers' clocks were ahead of the true time within the
-    /// last seconds. These clocks decide when a tick is due.
+    /// The largest amount by which the clocks of a majority of the servers were ahead of the true time within
+    /// the last seconds. These clocks decide when a tick is due.
     pub ahead: Duration,
     /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether it still
     /// holds the term or the claim.
@@ -168,7 +169,7 @@ pub struct Promises {
     pub every_end_is_entered: bool,
 }
 
-/// Returns the guarantees that the library gives.
+/// The default: the guarantees that the library gives.
 impl Default for Promises {
     fn default() -> Self {
         Self { overlap_across_workers: true, any_worker_pauses: true, ..Self::NONE }
@@ -223,7 +224,7 @@ impl JobRun {
         self.number
     }
 
-    /// Records how the handler ends. To be called just before the handler returns or panics.
+    /// Records the way in which the handler ends. The handler calls this just before it returns or panics.
     pub fn ends(mut self, end: HandlerEnd) {
         self.end = Some(end);
     }

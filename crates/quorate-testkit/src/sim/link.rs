@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-/// The behaviour of messages on every link. Times are in milliseconds, and chances are in a thousand for each message.
+/// The behaviour of messages on every link. Times are in milliseconds. A chance is the number of messages in
+/// a thousand to which the event happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConditions {
     /// The time that a message takes.
@@ -100,7 +101,8 @@ impl Link {
         self.truth.now() + rng.millis(range.clone())
     }
 
-    /// Draws whether a push message of the server is lost. Its chance is the same as that of a reply.
+    /// Draws the fate of a push message of the server: returns `true` if it is lost. The chance is that of a
+    /// reply.
     pub(super) fn loses_push(&self) -> bool {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
         let (rng, conditions) = &mut *road;

@@ -53,7 +53,7 @@ impl Machine {
     }
 
     /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. If a
-    /// request was sent at this time or before, more time has passed since then than the clock shows.
+    /// request was sent at this time or before, more time has passed since its sending than the clock shows.
     pub fn stood_at(&self) -> Option<u64> {
         self.state().stood_at
     }

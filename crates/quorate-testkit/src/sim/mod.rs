@@ -3,9 +3,9 @@
 //! # What is not guaranteed
 //!
 //! A seed is one history among very many. Time passes in whole milliseconds, so a fault that needs two events
-//! within one millisecond is not tried. Nor is a lost, doubled or reordered byte inside a connection. The
-//! scripts that Redis runs are not simulated: the servers run the engine written in Rust. The conformance
-//! suite checks that the scripts and the engine behave the same.
+//! within one millisecond is not tried. Lost, doubled or reordered bytes inside a connection are not tried
+//! either. The scripts that Redis runs are not simulated: the servers run the engine written in Rust. The
+//! conformance suite checks that the scripts and the engine behave the same.
 //!
 //! The invariants do not judge what Quorate does not guarantee:
 //!

@@ -20,7 +20,7 @@ pub const PLANS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Plans that require more than Quorate guarantees, and so show which violations occur. They run only when
+/// Plans that require more than Quorate guarantees, and so show the violations that occur. They run only when
 /// they are named.
 pub const OPEN_PLANS: [(&str, &str); 2] = [
     (

@@ -87,7 +87,8 @@ impl Drop for Work {
     }
 }
 
-/// A guard of one run of a tick of the first group. The run ends when the guard is dropped.
+/// A guard of one run of a tick, of a job of the first group, which runs its jobs on its leader. The run ends
+/// when the guard is dropped.
 #[derive(Debug)]
 pub struct TickRun {
     work: Work,
@@ -101,7 +102,7 @@ impl TickRun {
         self.work.id
     }
 
-    /// Records how the handler ends. To be called just before the handler returns or panics.
+    /// Records the way in which the handler ends. The handler calls this just before it returns or panics.
     pub fn ends(mut self, end: RunOutcome) {
         self.end = Some(end);
     }
@@ -167,7 +168,7 @@ impl Referee {
         self.excuses_none.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the servers on which leases are stored.
+    /// Sets the servers of the simulation, on which the referee looks up leases and clocks.
     pub fn watch_servers(&self, servers: &[Arc<Server>]) {
         let servers = servers.iter().map(Arc::downgrade).collect();
         *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
@@ -216,7 +217,7 @@ impl Referee {
     /// Records that a worker's code has received `lease`.
     pub fn granted(&self, host: &Arc<Host>, lease: Lease) -> Arc<Held> {
         let (resource, token) = (lease.resource().clone(), lease.token().get());
-        // No worker changes the grace from its default, a fifth of the TTL.
+        // No simulated worker changes the step-down grace from its default, a fifth of the TTL.
         let grace = lease.ttl() / 5;
         self.holds(host, Holder::Lease(Arc::new(lease)), resource, token, grace)
     }
@@ -331,7 +332,7 @@ impl Referee {
         servers.map(|server| server.was_ahead(RECENTLY)).collect()
     }
 
-    /// Locks and returns the active runs of the second group.
+    /// Locks and returns the active runs of the second group, the pool.
     pub(super) fn going(&self) -> MutexGuard<'_, AllGoing> {
         job_run::lock(&self.going)
     }
@@ -368,7 +369,7 @@ impl Referee {
         self.state().next()
     }
 
-    /// Ends the faults: from now on the workers work without mistakes.
+    /// Ends the faults. From now on the simulated workers cause no failures on purpose.
     pub fn end_faults(&self) {
         self.state().calm = true;
     }

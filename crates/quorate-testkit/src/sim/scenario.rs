@@ -30,7 +30,8 @@ pub(super) fn true_wall(at: Duration) -> WallTime {
 const STEP_MS: i64 = 95;
 /// The shortest time between two steps of one server's clock.
 const STEP_APART: Duration = Duration::from_secs(9);
-/// The largest step of a wall clock in milliseconds, where steps may exceed every tolerance.
+/// The largest step of a wall clock, in milliseconds, in seeds and plans whose steps may exceed every
+/// tolerance.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
 /// The time before which no clock steps far ahead. By then every worker has observed the servers for
 /// `max_ttl`.
@@ -74,8 +75,8 @@ pub struct Plan {
     pub promises: Promises,
     /// The longest time for which a worker's timer sleeps before it reads the clock again.
     pub naps: Duration,
-    /// The delay with which a worker's timers fire although the worker's process runs. The library's own
-    /// timers are not late.
+    /// The time by which a worker's timers fire late although its process runs. It is zero, except in a test
+    /// that shows that an invariant detects late timers.
     pub oversleep: Duration,
 }
 
@@ -200,8 +201,8 @@ struct Faults<'a> {
     plan: &'a Plan,
     /// The server that may forget, in plans in which only one may.
     forgetful: usize,
-    /// Lets workers' wall clocks step to any time. This applies to one seed of four, because with such clocks
-    /// the library does not promise when a tick is due.
+    /// Lets workers' wall clocks step to any time. This applies to one seed of four. In the other seeds these
+    /// clocks stay within `max_clock_offset`.
     astray: bool,
     /// Lets wall clocks be as far apart as `max_clock_offset` permits.
     edge: bool,

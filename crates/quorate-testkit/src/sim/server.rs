@@ -272,10 +272,10 @@ impl Server {
         reply
     }
 
-    /// Returns `true` if no honest server in place of this one could now grant `resource` to an owner for
-    /// which `is_ours` is false. There are four such cases:
+    /// Returns `true` if this server, were it honest, could not now grant `resource` to an owner for which
+    /// `is_ours` returns `false`. This is so in four cases:
     ///
-    /// * the server stores a lease for which `is_ours` is true;
+    /// * the server stores a lease of an owner for which `is_ours` returns `true`;
     /// * it is down (a durable server may vote as soon as it is up, so this case does not apply to it);
     /// * it forgot so recently that it must be in quarantine;
     /// * its clock stepped so far and so recently that no worker may count its grants.

@@ -1,3 +1,6 @@
+//! The bounds and the rules of the model of exclusion. An *attempt* is one try of a worker to acquire the
+//! lease. A worker *believes* in a lease while it considers the lease valid by its own clock.
+
 /// The maximum number of attempts.
 pub const ATTEMPTS: usize = 3;
 /// The TTL, in steps.
@@ -8,7 +11,7 @@ pub(super) const EARLY: u8 = 1;
 pub(super) const SLOW: u8 = 1;
 /// The margin that is subtracted from a TTL.
 pub(super) const MARGIN: u8 = EARLY + SLOW;
-/// The present time in every call of the shipped code. The model stores times relative to it.
+/// The present time in every call of the shipped code, as the model stores only ages and remaining times.
 pub(super) const NOW: u32 = 1000;
 
 /// The property: at most one worker believes in a lease at a time.
@@ -41,8 +44,9 @@ pub enum Rule {
     /// Validity counts from the sending of the request. Without this rule, it counts from the receipt of the
     /// reply.
     Send,
-    /// Of the requests that were granted, validity counts from the second latest: a majority of the three was
-    /// sent then or later. Without this rule, it counts from the latest.
+    /// Validity counts from the sending of the second latest of the granted requests. A majority of the three
+    /// nodes granted a request that was sent then or later. Without this rule, validity counts from the
+    /// latest.
     QuorumthSend,
     /// The margin is subtracted from the TTL.
     Margin,

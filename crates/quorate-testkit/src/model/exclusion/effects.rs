@@ -168,8 +168,8 @@ impl Exclusion {
     }
 
     /// Drops messages that no longer matter, so that fewer states differ. These are the replies for which no
-    /// attempt waits, and the acquires and extensions of attempts that have ended. Such a request could only
-    /// keep other attempts from acquiring. The model also covers its loss.
+    /// attempt waits, and the acquires and extensions of attempts that have ended. Such an acquire or
+    /// extension could only keep other attempts from acquiring, and the model covers its loss too.
     pub(super) fn drop_stale_messages(state: &mut State) {
         for (attempt, phase) in state.phases.iter().enumerate() {
             if matches!(phase, Phase::Ended | Phase::Lost) {

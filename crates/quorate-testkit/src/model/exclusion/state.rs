@@ -1,3 +1,5 @@
+//! The state of the model of exclusion. An *attempt* is one try of a worker to acquire the lease.
+
 use super::bounds::ATTEMPTS;
 use crate::model::{NODES, Name};
 
@@ -31,7 +33,7 @@ pub(super) struct Line {
     pub(super) release: bool,
     /// The age of the reply to an acquire or an extension that is in flight.
     pub(super) reply: Option<u8>,
-    /// The age of the newest request of the attempt for which a grant has arrived.
+    /// The age of the attempt's newest request for which a grant has arrived.
     pub(super) vote: Option<u8>,
 }
 

@@ -1,3 +1,6 @@
+//! The steps of the model of fencing tokens. An *attempt* is one try of a worker to acquire the lease. It
+//! *raises* the counters of nodes to the token.
+
 use crate::model::Name;
 use std::fmt;
 

@@ -1,3 +1,6 @@
+//! The bounds and the rules of the model of fencing tokens. An *attempt* is one try of a worker to acquire
+//! the lease. Each node has a *counter*, which grows with each grant.
+
 /// The maximum number of attempts.
 pub const ATTEMPTS: usize = 3;
 /// The step of time, in microseconds.
@@ -32,7 +35,7 @@ pub struct Fencing {
     pub apart: Option<u8>,
     /// Lets any node be without a counter when a history begins.
     pub missing: bool,
-    /// The counters were started from a clock that was ahead by this number of steps.
+    /// The number of steps by which the clock was ahead from which the nodes' counters were started.
     pub seeded: u8,
     /// The number of steps by which a node's clock may be ahead.
     pub ahead: u8,
@@ -70,8 +73,9 @@ pub enum Rule {
     Quarantine,
     /// A counter that was written before its node's memory began is treated as missing.
     OldCounters,
-    /// The memory of a node that came back counts from a later time than its clock shows. The difference is
-    /// the largest amount by which a counter in the restored state may have been started ahead of that clock.
+    /// The memory of a node that comes back begins later than the node's clock shows. A counter in the
+    /// restored state may have been started from a clock that was ahead. The delay is at least the largest
+    /// possible difference.
     LateMemory,
 }
 

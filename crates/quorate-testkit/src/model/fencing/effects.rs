@@ -77,8 +77,8 @@ impl Fencing {
             }
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
-                // There is room for two grants, in order. The smaller one is replaced; an empty entry is the
-                // smallest.
+                // The array has room for two grants, sorted. The new grant replaces the smaller of them. An
+                // empty entry is smaller than any grant.
                 line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
                 line.grants.sort_unstable();
             }
@@ -87,8 +87,8 @@ impl Fencing {
     }
 
     /// Delivers a grant, if there is one in flight. Once a majority has granted, the largest counter of the
-    /// grants becomes the token. (A counter that is older than its node's memory counts as the time at which
-    /// the node's quarantine ended.)
+    /// grants becomes the token. (If a counter was written before its node's memory began, the time at which
+    /// the node's quarantine ended counts in its place.)
     pub(super) fn granted(&self, state: &mut State, at: usize, attempt: usize, which: usize) {
         let line = &mut state.sites[at].lines[attempt];
         line.vote = std::mem::take(&mut line.grants[which]);

@@ -1,3 +1,6 @@
+//! The state of the model of fencing tokens. An *attempt* is one try of a worker to acquire the lease. Each
+//! node has a *counter*, which grows with each grant.
+
 use super::bounds::ATTEMPTS;
 use crate::model::{NODES, Name, lease_store::LeaseStore};
 

@@ -1,3 +1,6 @@
+//! The steps of the model of opened runs. A leader *opens* a run in the ledger. A worker takes the run
+//! through its *slot*, a claim of which at most one attempt is counted.
+
 use super::{record::End, state::WORKERS};
 use crate::model::Name;
 use std::fmt;
@@ -9,15 +12,17 @@ pub enum Action {
     Elected(u8),
     /// A request of an actor runs on a node, and its reply arrives.
     Asks(u8, Ask, Name),
-    /// An actor makes this choice on the answers of a set of nodes. Each node is a bit of the number.
+    /// An actor makes this choice on the answers of a set of nodes. The second number has a bit for each of
+    /// these nodes.
     Decides(u8, u8, Choice),
     /// An actor makes this choice without any answers.
     Goes(u8, Choice),
-    /// A leader that writes finds a later record on a node than it has seen, and continues from that record.
+    /// A leader that writes a record finds a later record on a node than it has seen. It continues from that
+    /// later record.
     Meets(u8, Name),
     /// An actor's lease on a slot is over by its own clock.
     Over(u8),
-    /// A node's lease on the slot of this generation expires.
+    /// The lease on this generation's slot that a node stores expires.
     Expires(u8, Name),
     /// A node forgets everything.
     Forgets(Name),
@@ -36,7 +41,7 @@ pub enum Ask {
     Seal,
     /// A leader writes its record.
     Write,
-    /// The first write of an *open* record by a leader runs late.
+    /// The write of the last *open* record that a leader sent runs late.
     WriteLate,
     /// An actor acquires the claim.
     Acquire,

@@ -476,7 +476,7 @@ impl OpenedRuns {
 }
 
 impl Leader {
-    /// Returns the generation that the leader has opened or adopted.
+    /// Returns the generation that the leader has opened or adopted; 1 if its record is not *open*.
     fn generation(&self) -> u8 {
         match self.target.stage() {
             Some(Stage::Open { generation, .. }) => generation,

@@ -1,6 +1,6 @@
-//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes it through a *slot*. A slot is a claim of
-//! which at most one attempt is ever counted. `docs/design/scheduler.md` describes the protocol. The numbers of its
-//! rules are those of [`Rule`].
+//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes it through a *slot*. A slot is
+//! a claim of which at most one attempt is ever counted. `docs/design/scheduler.md` describes the protocol.
+//! Each [`Rule`] names its number on that page.
 //!
 //! # Status
 //!
@@ -22,10 +22,11 @@
 //!
 //! # Scope
 //!
-//! Three nodes, one run, up to three workers and three leaders, whose terms are unique and grow. A request runs at any
-//! later moment or never, and its answer arrives at once. An actor decides at any later moment, on the answers of any
-//! majority. So a late decision covers the case of a late reply. The following requests may run after the actor's phase
-//! has ended: acquires, extensions, counts, *void*, *done*, and a leader's first write of an *open* record.
+//! Three nodes, one run, up to three workers and three leaders, whose terms are unique and grow. A request
+//! runs at any later moment or never, and its answer arrives at once. An actor decides at any later moment,
+//! on the answers of any majority. So a late decision covers the case of a late reply. The following requests
+//! may run after the actor's phase has ended: acquires, extensions, counts, *void*, *done*, and the write of
+//! a leader's last *open* record.
 //!
 //! A lease on a slot expires on each node at any moment. If the model is *timed*, the lease expires only after its
 //! owner's own deadline. At that deadline the owner stops acquiring and does not start the run.

@@ -22,8 +22,8 @@ use std::{
 /// one horizon to the next.
 const NOW: u64 = 200;
 const BETWEEN: u64 = 100;
-/// The fencing token of every grant. All grants have the same token: see the documentation of
-/// [`OpenedRuns`](super::OpenedRuns)'s module.
+/// The fencing token of every grant. All grants have the same token, because the model does not cover fencing
+/// tokens.
 const TOKEN: FencingToken = FencingToken::new(7);
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 

@@ -10,7 +10,7 @@ use std::{
 pub(super) const TICK: u64 = 100;
 /// The maximum number of generations of a run.
 pub const GENERATIONS: usize = 2;
-/// The maximum number of times that a node loses its memory.
+/// The maximum number of lost memories, of all nodes together.
 pub(super) const FAULTS: u8 = 2;
 /// The maximum number of terms.
 const TERMS: u8 = 3;

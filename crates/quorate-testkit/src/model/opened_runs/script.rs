@@ -33,14 +33,14 @@ pub enum From {
     Read,
     /// As [`Self::Read`]. The first worker has also taken the run at x and y, and executes it.
     Started,
-    /// All workers have read the record. The first worker has the claim at x and z, and has counted its
-    /// attempt at z. The second worker has been granted the claim at y.
+    /// As [`Self::Opened`], and all workers have read the record. The first worker has the claim at x and z,
+    /// and has counted its attempt at z. The second worker has been granted the claim at y.
     Counting,
-    /// All workers have read the record. The first worker has the claim at x and z, and has counted its
-    /// attempt there. It has not started the run.
+    /// As [`Self::Opened`], and all workers have read the record. The first worker has the claim at x and z,
+    /// and has counted its attempt there. It has not started the run.
     Counted,
-    /// All workers have read the record. The first worker has taken the run at x and z, and gives it up. The second has
-    /// taken the run at x and y, and executes it.
+    /// As [`Self::Opened`], and all workers have read the record. The first worker has taken the run at x and
+    /// z, and gives it up. The second worker has taken the run at x and y, and executes it.
     GivenUp,
     /// The first leader has decided to skip the run. The second has opened the run at x and y, and the workers have
     /// read the record.
@@ -54,22 +54,25 @@ pub enum From {
     /// As [`Self::Minorities`]. A third leader has also adopted the run, at y so far.
     Mixed,
     /// The first leader has opened the run at y alone. The second leader has skipped the run at x and z. Then
-    /// x has forgotten, and the third leader has sealed x and y.
+    /// x has forgotten. The third leader has sealed x and y, and is about to adopt the run.
     Forgotten,
-    /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has
-    /// sealed x and y, and adopted the run at x and z, where the second worker has read the record.
+    /// As [`Self::Opened`], and the first worker has taken the run at x and y and executes it. Then y has
+    /// forgotten. The second leader has sealed x and y, and adopted the run at x and z. The second worker has
+    /// read the record there.
     Adopted,
-    /// The first worker has started the run at x and y, and its lease is over. The leader has brought the
-    /// count to y and z, treated the generation as lost, and opened the second generation at x and y.
+    /// As [`Self::Opened`], and the first worker has started the run at x and y. Its lease is over. The
+    /// leader has brought the count to y and z, treated the generation as lost, and opened the second
+    /// generation at x and y.
     Second,
-    /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has found
-    /// no record at y and z, opened the run there, and holds the claim.
+    /// As [`Self::Opened`], and the first worker has taken the run at x and y and executes it. Then y has
+    /// forgotten. The second leader has found no record at y and z. It has opened the run there, and holds
+    /// the claim there.
     Reopened,
-    /// All workers have read the record. The second leader has adopted the run at y and z. The first leader
-    /// holds the claim there, and has not counted an attempt.
+    /// As [`Self::Opened`], and all workers have read the record. The second leader has adopted the run at y
+    /// and z. The first leader holds the claim there, and has not counted an attempt.
     Claimed,
-    /// The second leader has adopted the run and ended it unstarted at y and z. The first leader holds the
-    /// claim at x and y, and has counted an attempt there. Then y has forgotten.
+    /// As [`Self::Opened`], and the second leader has adopted the run and ended it unstarted at y and z. The
+    /// first leader holds the claim at x and y, and has counted an attempt there. Then y has forgotten.
     Voided,
 }
 

@@ -1,3 +1,6 @@
+//! The state of the model of opened runs. The *open* record of a generation contains `at`: a node counts for
+//! the generation only if its memory began before `at`. Records are packed into [`Mark`]s.
+
 use super::{
     node::Core,
     record::{End, GENERATIONS, Mark},

@@ -47,7 +47,7 @@ impl What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Key {
     holder: Holder,
-    /// The fencing counter; zero where the model does not need it.
+    /// The fencing counter; zero in a model without downgrades, which needs no counter.
     pub(super) count: u8,
 }
 

@@ -23,9 +23,9 @@ impl Invariant for Fencing {
         if !self.seen.insert((resource.clone(), token)) {
             return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
         }
-        // The grant of a worker that was paused since the verdict may have ended, and another worker may have
-        // acquired the lease. If the worker's clock stood still meanwhile, the worker cannot know that. The
-        // order of such grants is not judged here: see `Succession`.
+        // A worker may be paused after its round was granted. When its code sees the grant, the grant may
+        // have ended, and another worker may have acquired the lease. If the worker's clock stood still, the
+        // worker cannot know that. The order of these grants is not judged here: see `Succession`.
         if !belief.valid || belief.clock_stood {
             return Ok(());
         }

@@ -1,3 +1,6 @@
+//! The invariant of the histories of the second group of the simulation, also called the pool. Most of its
+//! jobs run on any worker.
+
 use super::{
     Event, Invariant, MAJORITY,
     pool_log::{OFFSET, PoolLog, Run, RunOf},

@@ -36,8 +36,8 @@ pub trait Invariant: Debug + Send {
         false
     }
 
-    /// Returns the names of cases that the invariant has judged, each with its count. The counts are part of
-    /// the coverage, which shows that exceptions did not apply to every case.
+    /// Returns the names of cases that the invariant has judged, each with its count. The counts become part
+    /// of the coverage of a run. They show that the invariant's exceptions did not excuse every case.
     fn judged(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

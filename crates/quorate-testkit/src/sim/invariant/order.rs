@@ -9,8 +9,9 @@ use std::{
 /// Requires, whatever the clocks do, that no token of a resource is given twice. Also, an attempt that
 /// reaches its first server after a worker was granted the resource gets a larger token than that worker.
 ///
-/// A term does not reveal its owner. So the invariant looks at the attempts of its worker for which a server
-/// granted the term's token, or raised its counter to the token. The earliest of these attempts counts.
+/// A term does not reveal its owner token. So the invariant looks at all attempts of the term's worker for
+/// which a server granted the term's token, or raised a counter to that token. The earliest of these attempts
+/// counts.
 ///
 /// Claims are left to the invariant *fencing*, because a claim's counter is removed with its record, and
 /// starts again from the clock.

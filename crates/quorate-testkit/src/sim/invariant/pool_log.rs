@@ -1,3 +1,6 @@
+//! A log of the second group of the simulation, also called the pool. Most of its jobs run on any worker, and
+//! an operator sends requests to it. The invariants of this group share the log.
+
 use super::Event;
 use crate::sim::{
     Asked, RunEnd, RunStart, Told,
@@ -6,10 +9,10 @@ use crate::sim::{
 use quorate::{env::WallTime, internals::JobAction, scheduler::RequestId};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The largest offset from the true time that the wall clocks of a majority of the servers have.
+/// The largest offset from the true time that the wall clocks of a majority of the servers may have.
 pub(super) const OFFSET: Duration = Duration::from_secs(1);
 /// The time within which a worker notices that a job is paused or resumed. A worker reads the job about once
-/// a second. A run that the worker has begun before that read may still have to be written and claimed.
+/// a second. A run that the worker began to take before that read may still have to be written and claimed.
 pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
 
 /// The runs and the operator's requests of the second group, as the events report them.

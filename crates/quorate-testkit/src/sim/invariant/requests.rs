@@ -1,3 +1,6 @@
+//! The invariant of the requests that an operator sends to the second group of the simulation, also called
+//! the pool.
+
 use super::{
     Event, Invariant, MAJORITY,
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
@@ -33,8 +36,8 @@ use std::{
 ///
 /// There are four exceptions. A later request may cancel a request. A request or a pause need not take effect
 /// if fewer than a majority of the servers remember it at some moment before that. A worker that was paused
-/// itself, or whose boot clock stood still, may notice a pause later. If the operator did not receive the
-/// answer to a request, the request may or may not have been carried out.
+/// itself, or whose boot clock stood still, may notice a pause later. A request whose answer the operator did
+/// not receive may or may not have been carried out.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     log: PoolLog,

@@ -1,3 +1,6 @@
+//! The invariant of the ticks of the second group of the simulation, also called the pool. Most of its jobs
+//! run on any worker.
+
 use super::{
     Event, Invariant,
     pool_log::{OFFSET, PoolLog, Run, RunOf},
@@ -34,8 +37,8 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 ///   [`Promises::overlap_across_workers`]), for a leader-placed job across all workers.
 /// - Once the faults are over, every tick starts. For a job that catches up all missed ticks, every tick has
 ///   come to an end. Under at-least-once, a handler has ended by itself. Under at-most-once, a handler has
-///   started or the history has an entry. (For any-worker jobs, and for ticks that a server may have
-///   forgotten, the entry is required only with [`Promises::every_end_is_entered`].)
+///   started or the history has an entry. (For any-worker jobs, and for ticks from before a server last
+///   forgot, the entry is required only with [`Promises::every_end_is_entered`].)
 ///
 /// There are these exceptions. The operator may have paused the job or cancelled its runs. A worker that is
 /// paused, or whose boot clock stood still, may continue a run while the next one is active. Ticks before the
@@ -205,7 +208,8 @@ fn beside<'a>(log: &PoolLog, promises: Promises, spec: &PoolSpec, start: &'a Run
         return None;
     }
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // Without the promise, requested runs are not judged: they may be active at the same time as a run of the schedule.
+    // Without that promise, the requested runs of any-worker jobs are not judged: they may be active at the
+    // same time as a run of the schedule.
     let counts = |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())

@@ -1,3 +1,6 @@
+//! The invariant of the at-most-once jobs of the second group of the simulation, also called the pool. Most
+//! of its jobs run on any worker.
+
 use super::{Event, Invariant, pool_log::RunOf};
 use crate::sim::{
     RunStart,

@@ -1,3 +1,5 @@
+//! The invariant of the ticks of the first group of the simulation, which runs its jobs on its leader.
+
 mod reports;
 
 use super::{Event, Invariant, MAJORITY};
@@ -41,8 +43,9 @@ const INTERRUPTED: u32 = 4;
 ///
 /// Other requirements hold once there has been a leader in the fault-free phase for a while. They concern
 /// jobs whose misfire rule requires a catch-up run for every missed tick. Every tick of an `at_least_once`
-/// job since its registration has been started and has ended by itself. Such a tick of an `at_most_once` job
-/// has been started, or reported as lost. In the fault-free phase a job with any rule starts every tick.
+/// job since its registration has been started and has ended by itself. Every tick of an `at_most_once` job
+/// since its registration has been started, or reported as lost. In the fault-free phase a job with any rule
+/// starts every tick.
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
@@ -367,8 +370,9 @@ fn memory_since(marker: &str) -> Option<WallTime> {
 
 impl Registration {
     fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
-        // A leader that learns of an earlier registration writes that one. Its first attempt, with a later
-        // time, may reach a server after that. So only a write of a later term counts as a new registration.
+        // A leader may first write a registration with a later time, and then learn of an earlier one and
+        // write the earlier time. Its first write may reach a server after its second. So only a write of a
+        // later term counts as a new registration.
         let later = term > self.term;
         if self.since == Some(since) {
             self.term = self.term.max(term);

@@ -1,4 +1,5 @@
-//! The fault-free phase: the workers continue their work after the faults, and the invariants require progress.
+//! The fault-free phase: the workers continue their work after the faults, and the invariants require
+//! progress. The *second group*, also called the pool, runs most of its jobs on any worker.
 
 use super::Run;
 use crate::sim::{

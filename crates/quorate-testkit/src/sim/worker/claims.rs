@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Takes messages and handles them, until the environment is stopped.
+/// Takes messages from the simulated broker and handles them, until the environment is stopped.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut consumer = Consumer { claims: Claims::new(&worker.quorum, SET).ttl(ttl), ttl };

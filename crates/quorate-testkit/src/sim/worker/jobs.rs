@@ -7,7 +7,8 @@ use std::{panic::resume_unwind, sync::Arc, time::Duration};
 /// skipped as missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 
-/// A job of the first group. All workers have the same jobs.
+/// A job of the first group ([`GROUP`](super::GROUP)), which runs its jobs on its leader. All workers have
+/// the same jobs.
 #[derive(Clone, Debug)]
 pub(in super::super) struct JobSpec {
     pub(in super::super) name: &'static str,
