@@ -374,7 +374,7 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     );
 }
 
-/// Checks that a server that reports hundreds of false releases before each answer wakes no waiter and fills
+/// Checks that a server that reports hundreds of false releases before its answers wakes no waiter and fills
 /// no memory. A waiter polls as often as if that server were silent, and releases by the other servers wake
 /// it.
 #[tokio::test]

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The time for which the records of a job are kept after its last worker.
+/// The time for which the records of a job are kept after the job's last worker has ended.
 const RETENTION: Duration = Duration::from_secs(8 * 3600);
 /// The longest wait for anything that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -226,8 +226,8 @@ sweeps! {
     /// If workers trusted a counter that is older than its node's memory, a token would be given twice.
     tokens_grow_though_servers_come_back_with_old_counters: "old-counters", holds_alone;
 
-    /// A validity that counts from a moment too late lasts too long. This plan leaves no slack that would
-    /// hide the error.
+    /// If validity counted from too late a moment, it would last too long. This plan leaves no slack that
+    /// would hide the error.
     no_margin_is_wider_than_it_must_be: "no-slack", holds_alone;
 
     /// The test `tests/sabotage.rs` uses this plan to switch off the quarantine and the memory epochs. While

@@ -16,7 +16,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The marker that [`TestClient::marked`] stores on its node.
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
 
-/// An open session with a marked node, and helpers that send requests on it.
+/// An open session with a node, and helpers that send requests on it.
 pub(super) struct TestClient<N: Node> {
     pub(super) node: N,
     pub(super) session: N::Session,
@@ -27,7 +27,7 @@ pub(super) struct TestClient<N: Node> {
 }
 
 impl<N: Node> TestClient<N> {
-    /// Opens a session with a node that has just been marked.
+    /// Opens a session with a node without a marker, and marks the node with [`STAMP`].
     pub(super) async fn marked(node: N) -> Self {
         let mut client = Self::bare(node).await;
         let marked = client.ask(mark(None, STAMP)).await;

@@ -7,7 +7,7 @@ use quorate::{
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The wait after a request with a brief lifetime ([`Ask::is_brief`]). It is longer than the longest brief
-/// lifetime, which is 3 ms, and a server's rounding together.
+/// lifetime, 3 ms, plus a server's rounding.
 const BRIEF: Duration = Duration::from_millis(8);
 
 /// The largest permitted difference between the time in a reply and the node's clock.

@@ -118,7 +118,8 @@ pub enum Seen {
     Right,
     /// No record.
     Nothing,
-    /// The stored record, but final if that is not, and not final if that is.
+    /// The stored record with its finality reversed: final if the stored record is not, and the other way
+    /// round.
     OtherFinality,
     /// The stored record with another value.
     OtherValue,

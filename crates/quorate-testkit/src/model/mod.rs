@@ -4,8 +4,8 @@
 //!
 //! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. The
 //! search does not find an error that needs more of any of these. A search that stops at its limit of states
-//! has explored every history up to some length, and no longer ones. The field [`Found::complete`] is not set
-//! then.
+//! has explored every history up to some length, but not every longer one. The field [`Found::complete`] is
+//! not set then.
 //!
 //! A model is not the code: drivers, batches, queues, sockets and timers are left out. The documentation of
 //! each model says what replaces them. The simulation ([`sim`](crate::sim)) runs the shipped code itself.

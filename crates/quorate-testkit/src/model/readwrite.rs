@@ -100,7 +100,7 @@ pub struct State {
     forgets: u8,
     /// Set if an agent became a writer while another agent's downgrade was in flight.
     between: bool,
-    /// The fencing token of the agent that may downgrade.
+    /// The fencing token of the agent that may downgrade; a model has at most one such agent.
     token: u8,
 }
 

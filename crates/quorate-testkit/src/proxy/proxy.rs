@@ -114,8 +114,8 @@ impl Proxy {
         self.rules.send_modify(|rules| rules.severed += 1);
     }
 
-    /// Closes one connection in the middle of a reply: the one on which the server replies next, after exactly this
-    /// many bytes of that reply. This happens once, and [`Proxy::replies_cut`] counts it.
+    /// Closes the connection on which the server replies next, after exactly this many bytes of the reply.
+    /// This happens once, and [`Proxy::replies_cut`] counts it.
     pub fn cut_reply_after(&self, bytes: usize) {
         self.rules.send_modify(|rules| rules.cut_reply_after = Some(bytes));
     }

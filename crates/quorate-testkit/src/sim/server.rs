@@ -71,7 +71,8 @@ impl State {
     }
 
     /// Returns the largest amount by which the clock was ahead in the time `within` before `now`. Between two
-    /// changes a clock drifts slowly and in one direction. So the extremes are at the ends of a period.
+    /// changes a clock drifts in one direction. So in each span between two changes, the amount is largest at
+    /// the beginning or at the end.
     fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
         let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
         recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)

@@ -35,7 +35,8 @@ pub struct Fencing {
     pub apart: Option<u8>,
     /// Lets any node be without a counter when a history begins.
     pub missing: bool,
-    /// The number of steps by which the clock was ahead from which the nodes' counters were started.
+    /// The number of steps by which a worker's clock was ahead when it started the nodes' counters, before
+    /// the history.
     pub seeded: u8,
     /// The number of steps by which a node's clock may be ahead.
     pub ahead: u8,
@@ -43,7 +44,7 @@ pub struct Fencing {
     pub steps: u8,
     /// The number of steps by which time advances each time.
     pub stride: u8,
-    /// The length of a quarantine, in steps: `max_ttl`.
+    /// The length of a quarantine, in steps. In the code it follows from `max_ttl`.
     pub quarantine: u8,
     /// The lifetime of a counter after its last use, in steps.
     pub keep: u8,

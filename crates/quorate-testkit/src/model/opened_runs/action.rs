@@ -22,7 +22,7 @@ pub enum Action {
     Meets(u8, Name),
     /// An actor's lease on a slot is over by its own clock.
     Over(u8),
-    /// The lease on this generation's slot that a node stores expires.
+    /// A node's stored lease on the slot of this generation expires.
     Expires(u8, Name),
     /// A node forgets everything.
     Forgets(Name),
@@ -41,7 +41,7 @@ pub enum Ask {
     Seal,
     /// A leader writes its record.
     Write,
-    /// The write of the last *open* record that a leader sent runs late.
+    /// A leader's write of its last *open* record runs late.
     WriteLate,
     /// An actor acquires the claim.
     Acquire,

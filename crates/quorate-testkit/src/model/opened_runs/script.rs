@@ -42,16 +42,17 @@ pub enum From {
     /// As [`Self::Opened`], and all workers have read the record. The first worker has taken the run at x and
     /// z, and gives it up. The second worker has taken the run at x and y, and executes it.
     GivenUp,
-    /// The first leader has decided to skip the run. The second has opened the run at x and y, and the workers have
-    /// read the record.
+    /// The first leader has decided to skip the run, and has written nothing yet. The second leader has
+    /// opened the run at x and y, and all workers have read its record.
     Split,
     /// As [`Self::Split`]. The first leader has also written *skipped* at z.
     SplitWritten,
-    /// The first leader has opened the run at x alone. The second has skipped the run at y and z.
+    /// The first leader has opened the run at x alone. The second leader has skipped the run at y and z.
     Deposed,
-    /// The first leader has opened the run at x alone. The second has written *skipped* at z alone.
+    /// The first leader has opened the run at x alone. The second leader has written *skipped* at z alone.
     Minorities,
-    /// As [`Self::Minorities`]. A third leader has also adopted the run, at y so far.
+    /// As [`Self::Minorities`]. The third leader has also adopted the run, and has written its record at y
+    /// alone so far.
     Mixed,
     /// The first leader has opened the run at y alone. The second leader has skipped the run at x and z. Then
     /// x has forgotten. The third leader has sealed x and y, and is about to adopt the run.

@@ -90,7 +90,7 @@ pub(super) enum WorkerPhase {
 }
 
 /// The two answers of a node that granted the claim of a slot. With the first, no attempt has been counted
-/// there. With the second, one has.
+/// there. With the second, an attempt has been counted.
 pub(super) const FREE: u8 = 1;
 pub(super) const COUNTED: u8 = 2;
 /// The two answers of a node that accepted a count or a write. With the first, the node's memory is old

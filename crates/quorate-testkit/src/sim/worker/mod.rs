@@ -41,7 +41,7 @@ const POOL_SEEDS: u64 = 300;
 /// The duties of one worker. Every worker also competes for leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Duties {
-    /// The worker campaigns in the first group, and runs its jobs while it leads.
+    /// The worker campaigns in the first group, and runs the group's jobs while it leads.
     pub(super) jobs: bool,
     /// The worker handles messages.
     pub(super) claims: bool,
