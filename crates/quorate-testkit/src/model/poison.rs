@@ -12,7 +12,7 @@
 //! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are the
 //! shipped code. The model itself contains the order of requests, as in `claim/begin.rs`. A grant reports the
 //! number of attempts that its node has counted. An attempt with a majority of grants takes the largest of
-//! these counts. If that count is the limit, the id is dead-lettered. If it is lower, the attempt writes a
+//! these counts. If that count has reached the limit, the id is dead-lettered. Otherwise the attempt writes a
 //! count that is higher by one. A node accepts this count if the attempt is still the owner there and the
 //! stored count is lower. Once a majority has the count, the handler begins.
 //!

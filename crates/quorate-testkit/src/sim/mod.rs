@@ -57,8 +57,8 @@
 //! of its own. Only the [`Referee`] sees the true time ([`Truth`]).
 //!
 //! All workers compete for leases. Depending on the seed, some also handle messages. Some elect a leader of
-//! the first group, which runs that group's jobs. Some take part in the second group, whose jobs may run on
-//! any worker, and to which an operator sends requests.
+//! the first group, which runs that group's jobs. Some take part in the second group, also called the pool.
+//! Most of its jobs may run on any worker, and an operator sends requests to it.
 //!
 //! | event | cause |
 //! | --- | --- |

@@ -11,7 +11,8 @@ pub(super) const EARLY: u8 = 1;
 pub(super) const SLOW: u8 = 1;
 /// The margin that is subtracted from a TTL.
 pub(super) const MARGIN: u8 = EARLY + SLOW;
-/// The present time in every call of the shipped code, as the model stores only ages and remaining times.
+/// The present time in every call of the shipped code. It is a constant, because the model stores only ages
+/// and remaining times.
 pub(super) const NOW: u32 = 1000;
 
 /// The property: at most one worker believes in a lease at a time.

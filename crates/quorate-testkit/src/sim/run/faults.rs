@@ -116,11 +116,11 @@ impl Run {
     }
 }
 
-/// The time between two checks whether a mistaken worker has been refused.
+/// The time between two checks for the refusal of a mistaken worker.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Waits until an error refuses a process that was started by mistake, and counts that. The error must name
-/// both the stored value and the value of the process.
+/// Waits until the nodes refuse a process that was started with a [`Mistake`](crate::sim::Mistake), and
+/// counts the refusal. Its error must name both the stored value and the value of the process.
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {

@@ -1,5 +1,5 @@
-//! The second group, also called the pool. Its jobs run on any worker or on the leader, and an operator sends
-//! requests to it.
+//! The second group, also called the pool. Some of its jobs run on any worker, the others on its leader. An
+//! operator sends requests to it.
 
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
