@@ -78,11 +78,11 @@ pub enum Event<'a> {
     },
     /// The operator is about to send a request.
     Asked(&'a Asked),
-    /// The operator received the answer to its request.
+    /// The operator received the result of its request, or dropped the request.
     Answered {
         /// The number of the request, unique in this history.
         number: u64,
-        /// The answer.
+        /// The result, as the operator learned it.
         told: &'a Told,
     },
     /// The operator has read the history of a job of the second group, after the workers stopped.
@@ -125,23 +125,25 @@ pub enum Event<'a> {
     /// A write reached an external store. There are two stores: one compares fencing tokens, the other does
     /// not.
     Wrote(&'a Write),
-    /// The check of all ticks, after the faults. By now a leader has had enough time to run every missed
-    /// tick.
+    /// The check of all ticks of the first group, after the faults. By now a leader has had enough time to
+    /// run every missed tick.
     Reckoned {
         /// The true wall time by which the leader must have caught up on all missed ticks.
         served_since: WallTime,
         /// The true wall time of the check.
         now: WallTime,
     },
-    /// A worker's wait for a lease after the faults has ended.
+    /// After the faults, a wait has ended: a worker waited for a lease, or the simulation for a leader, for
+    /// the messages or for the operator.
     Calm {
-        /// The worker that waited.
+        /// The worker that waited, or the name of the thing for which the simulation waited.
         worker: &'a str,
         /// The time that the wait took, in true time.
         took: Duration,
         /// The longest time that it may take.
         bound: Duration,
-        /// The token of the lease, or the reason why the worker got none.
+        /// The token of the lease or the term (0 if the wait was for neither), or the reason why the wait
+        /// failed.
         got: Result<u64, String>,
     },
     /// The leases that a server stores after the faults, although no worker holds them any more.
@@ -151,7 +153,7 @@ pub enum Event<'a> {
         /// The leases, each with its resource, its owner token, and the remaining time.
         leases: &'a [(Resource, String, Duration)],
     },
-    /// A worker's process has been asked to end.
+    /// A worker's process has crashed, or was asked to end.
     Ended {
         /// The worker.
         worker: &'a str,
@@ -208,7 +210,7 @@ pub struct Working {
     pub clock_stood: bool,
 }
 
-/// The start of a run of a tick, by a job of the first group.
+/// The start of the run of a tick. The job belongs to the first group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickStart {
     /// The number of the run, unique in this history.
@@ -233,13 +235,13 @@ pub struct TickStart {
     pub clock_stood: bool,
 }
 
-/// The end of a run of a tick, of a job of the first group.
+/// The way in which the run of a tick ended. The job belongs to the first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     /// The handler of the run returned, panicked, or timed out.
     Itself,
-    /// The run was interrupted: its term, its worker or its leader's work ended, or its handler returned
-    /// early because it was asked to stop.
+    /// The run was interrupted: its term, its worker or its leader's work ended, its handler marked it as
+    /// interrupted, or the handler returned an error after it was asked to stop.
     Torn,
 }
 

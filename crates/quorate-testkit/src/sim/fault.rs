@@ -76,7 +76,7 @@ pub enum Parted {
 /// A wrong configuration of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// Three of the five nodes, from this one on.
+    /// A list of only three of the five nodes, beginning with this one.
     FewerNodes(usize),
     /// Another `max_ttl`.
     OtherMaxTtl,

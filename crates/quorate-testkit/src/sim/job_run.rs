@@ -13,10 +13,11 @@ use std::{
 };
 
 /// The time for which a boot clock that stood still may mislead its worker, measured by that clock. Within
-/// this time the worker may fail to notice that a claim or a term has ended. No claim or term lasts longer.
+/// this time the worker may fail to notice that a claim or a term has ended. No claim or term lasts longer
+/// without an extension.
 const HELD_AT_MOST: Duration = Duration::from_secs(4);
 
-/// The start of a handler.
+/// The start of a run of the second group: the handler of a job is called.
 #[derive(Clone, Debug)]
 pub struct RunStart {
     /// The run's number, unique in the simulation.
@@ -206,7 +207,7 @@ pub(super) struct Going {
     job: Arc<str>,
 }
 
-/// An active run of a handler. Dropping it reports the end of the run.
+/// An active run of a handler. Dropping this value reports the end of the run.
 #[derive(Debug)]
 pub struct JobRun {
     referee: Arc<Referee>,

@@ -19,7 +19,7 @@ use tracing::{
 };
 
 /// The beginnings of log messages of the library, each with the name under which the message is counted.
-/// These events are visible only in the log.
+/// The library reports these events only in its log.
 const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),

@@ -21,16 +21,18 @@
 //!   (*step-down*) or ended it (*succession*). A grant may be over, by the worker's own clock, when the worker's code
 //!   first sees it. Such a grant has no place in the order of *fencing*, and *succession* does not count it as a new
 //!   holder.
-//! - **Data that servers forgot.** A server that forgot no longer counts for stored data. If a majority has lost the
-//!   *done* of a claim or a final record in this way, it may be written again. If a majority has lost a registration,
-//!   no leader must account for the ticks since then. A tick of an at-most-once job that was never started must have
-//!   been reported as lost by a leader, for a true reason. The reason *too few nodes remember* refers to the servers
-//!   whose answers that leader's seal counted. It is true only if those of them that remember are fewer than a majority
-//!   of all servers. *Backing* counts a server that forgot within `max_ttl`. It also counts a server that is down,
-//!   unless that server keeps all its data.
-//! - **Outside of the fault-free phase**, which follows the faults, no leader must account for a missed tick for which
-//!   the misfire rule requires no catch-up run. A tick that was interrupted four times in the newest term may be
-//!   postponed beyond the end of the run. *Liveness* is required in the fault-free phase only.
+//! - **Data that servers forgot.** A server that forgot no longer counts for stored data. If a majority has
+//!   lost the *done* record of a message or a final record of a ledger in this way, that record may be
+//!   written again. If a majority has lost a registration, leaders need not account for the ticks before the
+//!   next registration. A tick of an at-most-once job that was never started must have been reported as lost
+//!   by a leader, for a true reason. The reason *too few nodes remember* refers to the servers whose answers
+//!   that leader's seal counted. It is true only if those of them that remember are fewer than a majority of
+//!   all servers. *Backing* counts a server that forgot less than `max_ttl` ago. It also counts a server that
+//!   is down, unless that server keeps all its data.
+//! - **Outside of the fault-free phase**, which follows the faults, leaders need not account for a missed
+//!   tick for which the misfire rule requires no catch-up run. A tick that was interrupted four times in the
+//!   newest term may be postponed beyond the end of the run. *Liveness* is required in the fault-free phase
+//!   only.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, occur in two plans
 //!   only. In the plan `wild-clocks` no server forgets, and only the invariants that are
 //!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or

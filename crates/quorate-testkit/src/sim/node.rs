@@ -107,7 +107,7 @@ impl SimSession {
         self.sent += 1;
         self.last_arrival = connection.link.arrival().max(self.last_arrival);
         let fate = connection.link.fate();
-        // The task that receives these messages ends only with the connection, so the send cannot fail.
+        // The send fails only if the server's end of the connection is closed. Then the message is lost.
         let _ = self.messages.send(Message { number: self.sent, content, arrival: self.last_arrival, fate });
         Some(self.sent)
     }

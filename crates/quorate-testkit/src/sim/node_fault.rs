@@ -8,12 +8,13 @@ use quorate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A way in which a server breaks the rules. For most of them, a test shows that an invariant detects it.
+/// A way in which a server breaks the rules. For most ways, a test shows that an invariant detects the
+/// violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
     /// When the server loses its memory, it keeps its run id and its marker, and therefore still votes.
     Forgetful,
-    /// The server runs requests after their `not_after`.
+    /// The server runs requests after the time at which they expire (`not_after`).
     Timeless,
     /// The server grants a lease that another owner still holds.
     Generous,
@@ -38,7 +39,7 @@ pub enum NodeFault {
     Unsealed,
     /// The server overwrites a final record.
     Reopening,
-    /// The server leaves the pause out of a job's row.
+    /// When a worker writes a job's row, the server removes the pause from it.
     Unpausing,
     /// The server removes all entries when it prunes a history.
     Shredding,

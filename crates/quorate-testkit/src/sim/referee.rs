@@ -22,8 +22,9 @@ use std::{
     time::Duration,
 };
 
-/// The longest age at which a reading of the servers' clocks can still matter. A leader has received answers
-/// from a majority within its TTL, which is three seconds at most.
+/// The longest age at which a reading of the servers' clocks can still matter. A leader whose term is valid
+/// has received answers from a majority within the TTL. That is three seconds at most, so all readings on
+/// which the leader relies are younger than this.
 const RECENTLY: Duration = Duration::from_secs(5);
 
 /// The observer of the simulation. It sees the true time and every event, and checks them against the
@@ -87,8 +88,8 @@ impl Drop for Work {
     }
 }
 
-/// A guard of one run of a tick, of a job of the first group, which runs its jobs on its leader. The run ends
-/// when the guard is dropped.
+/// A guard of the run of a tick. The job belongs to the first group, which runs its jobs on its leader. The
+/// run ends when the guard is dropped.
 #[derive(Debug)]
 pub struct TickRun {
     work: Work,
@@ -369,7 +370,7 @@ impl Referee {
         self.state().next()
     }
 
-    /// Ends the faults. From now on the simulated workers cause no failures on purpose.
+    /// Records that the faults are over. From now on the simulated workers cause no failures on purpose.
     pub fn end_faults(&self) {
         self.state().calm = true;
     }
@@ -379,7 +380,8 @@ impl Referee {
         self.state().calm
     }
 
-    /// Returns the token of the current leader, according to the belief of its worker.
+    /// Returns the fencing token of the worker that now considers itself the leader of `group`; `None` if no
+    /// worker does.
     pub fn leader(&self, group: &Resource) -> Option<u64> {
         let now = self.truth.now();
         let held = self.state().held.clone();
@@ -390,7 +392,7 @@ impl Referee {
             .map(|belief| belief.token)
     }
 
-    /// Records that the process `host` has crashed. It believes in no lease from now on.
+    /// Records that the process `host` has crashed or ended. From now on it counts as the holder of no lease.
     pub fn process_gone(&self, host: &Arc<Host>) {
         let held = self.state().held.clone();
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {

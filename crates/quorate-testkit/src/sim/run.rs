@@ -22,9 +22,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
-/// The longest time of a worker's acquires in the fault-free phase: of its first one, and of each later one.
-/// The first takes longer, because the worker may still have to learn that nodes forgot. It then tries again
-/// after 100 ms.
+/// The longest times that a worker may take to acquire a lease in the fault-free phase: the first time, and
+/// each later time. The first time takes longer, because the worker may still have to learn that nodes
+/// forgot. The worker then tries again after 100 ms.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
 /// The index of the operator among the processes, which follows those of the workers.
@@ -462,8 +462,8 @@ fn process_gone(referee: &Referee, process: &Process) {
 mod tests {
     use super::*;
 
-    /// A key may outlive a crashed worker only for as long as the worker's last request can have set it. A
-    /// key that is stored longer is a leftover.
+    /// Checks the time for which the key of a crashed worker is no leftover: it is long enough for a key that
+    /// the worker's last request set, and not much longer.
     #[test]
     fn a_crash_excuses_a_key_only_as_long_as_the_last_request_can_have_set_it() {
         let setup = Plan::default().setup;

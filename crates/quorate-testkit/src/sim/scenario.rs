@@ -15,7 +15,8 @@ const RATE_PPM: i64 = 4_900;
 /// The largest offset of a wall clock from the true time when a run begins, in three seeds of four.
 const WALL_OFFSET_MS: i64 = 200;
 /// The largest offset of a wall clock from the true time at any moment, in one seed of four. Many clocks
-/// reach this offset and none exceeds it. So two wall clocks are at most `max_clock_offset` apart.
+/// reach this offset, and none exceeds it unless it steps far. So two wall clocks that do not step far are at
+/// most `max_clock_offset` apart.
 const EDGE_MS: i64 = 500;
 /// The upper limit of the length of a run.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
@@ -33,8 +34,8 @@ const STEP_APART: Duration = Duration::from_secs(9);
 /// The largest step of a wall clock, in milliseconds, in seeds and plans whose steps may exceed every
 /// tolerance.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
-/// The time before which no clock steps far ahead. By then every worker has observed the servers for
-/// `max_ttl`.
+/// In plans with [`Plan::far_steps`], the time before which no server's clock steps far ahead. By then every
+/// worker has observed the servers for `max_ttl`.
 const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 
 /// The properties of a simulation that do not depend on the seed.
@@ -206,7 +207,8 @@ struct Faults<'a> {
     astray: bool,
     /// Lets wall clocks be as far apart as `max_clock_offset` permits.
     edge: bool,
-    /// The servers' wall clocks, with all their steps so far.
+    /// The servers' wall clocks, after the replacements so far. Their steps are included only in seeds with
+    /// `edge`.
     walls: Vec<SimClock>,
     /// The time of each server's latest clock step.
     stepped: [Option<Duration>; NODES],
@@ -365,8 +367,9 @@ impl Faults<'_> {
         }
     }
 
-    /// Draws steps of the clocks of one or two servers ahead, at one moment or at two moments. Removes the faults that
-    /// would keep a worker from receiving replies of these servers.
+    /// Draws far steps ahead for the clocks of one or two servers, again and again. The clocks of two servers
+    /// step at one moment, or within 400 ms. Removes the faults that would keep a worker from receiving
+    /// replies of these servers.
     fn step_far(&mut self) {
         if !self.plan.far_steps {
             return;
@@ -391,7 +394,8 @@ impl Faults<'_> {
         self.made.push((at + self.rng.millis(millis), end));
     }
 
-    /// Steps a server's clock if the clock stays within [`EDGE_MS`]. Returns `true` if it has stepped.
+    /// Records a step of a server's clock in `walls` if the clock stays within [`EDGE_MS`]. Returns `true` if
+    /// the clock may step.
     fn may_step(&mut self, node: usize, by: i64) -> bool {
         let wall = &mut self.walls[node];
         let start = wall.start_nanos.saturating_add_signed(by * 1_000_000);

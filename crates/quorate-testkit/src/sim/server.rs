@@ -346,8 +346,8 @@ mod tests {
         }
     }
 
-    /// A clock that is set far forward ends the server's leases early. The server then does not count for as
-    /// long as a lease can last.
+    /// Checks that a server whose clock was set far forward backs every lease for as long as a lease can
+    /// last. For that time, no worker may count its votes.
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
         let truth = Truth::begin();

@@ -11,7 +11,7 @@ use std::{
 /// * While a majority of the servers stores its done record, no worker receives the message. No server that
 ///   has the record grants the message's claim.
 /// * On a server, a record of a lower token never replaces one of a higher token.
-/// * If a worker learns that it completed the message, a majority stores the done record.
+/// * If a worker learns that it completed the message, a majority has stored the done record.
 /// * If a worker learns that the message is already done, the result that it receives is one that a worker
 ///   had recorded.
 ///

@@ -57,7 +57,7 @@ pub(super) struct Histories {
 
 #[derive(Debug)]
 struct Stored {
-    /// The time at which the entry was first written. Entries are pruned in this order.
+    /// The time at which the entry was first written. Entries are pruned in the order of this time.
     at: u64,
     on: BTreeSet<String>,
 }
@@ -258,8 +258,9 @@ fn is_about(entry: &HistoryEntry, run: &Run) -> bool {
     entry.started.is_none_or(|started| started <= began + OFFSET && began <= started + OFFSET)
 }
 
-/// Returns `true` if the term in an entry agrees with this run. For a run on any worker the two are not
-/// compared. Such a run has the token of its claim, and its entry has the term of the leader that opened it.
+/// Returns `true` if the term in an entry agrees with the token of this run. For a run on any worker, term
+/// and token are not compared: the run has the token of its claim, and its entry has the term of the leader
+/// that opened the run.
 fn is_under(spec: &PoolSpec, entry: &HistoryEntry, run: &Run) -> bool {
     spec.is_any_worker() || entry.term.get() == run.start.token
 }

@@ -133,7 +133,7 @@ impl PoolLog {
         self.runs.values()
     }
 
-    /// Returns the runs of one tick, or of one run of a request, in the order of their starts.
+    /// Returns all runs that do this work, in the order of their starts.
     pub(super) fn of(&self, what: &RunOf) -> impl Iterator<Item = &Run> {
         self.of.get(what).into_iter().flatten().filter_map(|run| self.runs.get(run))
     }

@@ -27,8 +27,8 @@ use std::{
 /// - Each run on request belongs to a request that was sent and not refused, and runs a requested tick. The
 ///   tick of a trigger is the moment of the request. The ticks of a back-fill are those of its span, oldest
 ///   first.
-/// - An accepted request was stored on a majority. Each of its runs has started, or its history says how the
-///   run ended.
+/// - An accepted request was stored on a majority. Each run of the request has started, or the job's history
+///   says how the run ended.
 /// - After a pause is accepted, no later tick of the job's schedule starts. This applies from [`NOTICED_IN`]
 ///   after the pause until a request to resume the job is sent. Earlier ticks do not start either, except
 ///   those of an at-least-once job that were started before the pause: their attempts continue, under the
@@ -242,7 +242,8 @@ impl Requests {
             let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
-            // If too few servers can remember an at-most-once run, the history may lack its entry.
+            // If a server forgot after the request, too few servers may remember an at-most-once run. Then
+            // the history may lack the run's entry.
             let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
             // A worker can take an open run only with the votes of servers whose memory began before the run
@@ -282,8 +283,8 @@ fn makes_runs(ask: &JobAction) -> bool {
     matches!(ask, JobAction::Trigger { .. } | JobAction::Backfill { .. })
 }
 
-/// Returns `true` if the request may be the one with the id `id`. The result that the operator received may
-/// show another id, or that the request was not sent or was refused.
+/// Returns `true` if the request may be the one with the id `id`. Returns `false` if the result that the
+/// operator received names another id, or says that the request was not sent or was refused.
 fn may_be(sent: &Sent, id: RequestId) -> bool {
     match &sent.told {
         None | Some((_, Told::Unknown { id: None })) => true,

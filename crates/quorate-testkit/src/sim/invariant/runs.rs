@@ -49,8 +49,8 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 pub(super) struct Runs {
     log: PoolLog,
     promises: Promises,
-    /// For each job, the time from which its ticks count: the latest one in a row of the job that a server
-    /// has received.
+    /// For each job, the time from which its ticks count: the latest `since` of all rows ([`JobRow`]) of the
+    /// job that any server has accepted.
     since: BTreeMap<Arc<str>, WallTime>,
     /// The last time at which any server forgot, or began its memory with a new marker.
     forgot: Option<WallTime>,
@@ -208,8 +208,8 @@ fn beside<'a>(log: &PoolLog, promises: Promises, spec: &PoolSpec, start: &'a Run
         return None;
     }
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // Without that promise, the requested runs of any-worker jobs are not judged: they may be active at the
-    // same time as a run of the schedule.
+    // Without the promise `overlap_across_workers`, the requested runs of any-worker jobs are not judged:
+    // they may be active at the same time as a run of the schedule.
     let counts = |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())

@@ -41,26 +41,27 @@ const INTERRUPTED: u32 = 4;
 /// last extended. Any other worker cannot know that the term has ended.) If the servers' answers to a
 /// leader's seal show that a tick has ended, the tick does not start under that leader's term.
 ///
-/// Other requirements hold once there has been a leader in the fault-free phase for a while. They concern
-/// jobs whose misfire rule requires a catch-up run for every missed tick. Every tick of an `at_least_once`
-/// job since its registration has been started and has ended by itself. Every tick of an `at_most_once` job
-/// since its registration has been started, or reported as lost. In the fault-free phase a job with any rule
-/// starts every tick.
+/// Other requirements hold once there has been a leader in the fault-free phase for a while. Most of them
+/// concern jobs whose misfire rule requires a catch-up run for every missed tick: every tick of an
+/// `at_least_once` job since its registration has been started and has ended by itself. Every tick of an
+/// `at_most_once` job since its registration has been started, or reported as lost. A job with any misfire
+/// rule starts every tick of the fault-free phase.
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
-/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a
-///   majority of all servers remember that time. One server that forgot is not a sufficient reason if a
-///   majority of the other servers answered.
-/// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
+/// * *too few nodes remember*: the servers that answered the reporting leader's seal and remember the time of
+///   the tick are fewer than a majority of all servers. One server that forgot is not a sufficient reason if
+///   a majority of the other servers answered.
+/// * *too few nodes can remember a record*: fewer than a majority of all servers remember the time of the
+///   tick.
 /// * *it was started by*: a server received the record with which the named term started the tick.
 /// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
 /// There are three exceptions. A server that forgot no longer counts for stored records. A registration may
-/// begin again if none of the servers that answered the leader's seal stored it. Then no leader must account
-/// for ticks before the new beginning. A tick that was interrupted four times in the newest term may be
-/// postponed beyond the end of the run. (A pause between the last check and the start is not excused, because
-/// this simulation has no such pause.)
+/// begin again if none of the servers that answered the leader's seal stored it. Then leaders need not
+/// account for ticks before the new beginning. A tick that was interrupted four times in the newest term may
+/// be postponed beyond the end of the run. (A pause between the last check and the start is not excused,
+/// because this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
@@ -78,8 +79,8 @@ pub(super) struct Ticks {
     /// those that were not reported, and `lost` those that were.
     known: u64,
     lost: u64,
-    /// The number of reports of ticks as unknown although a majority of all servers remembered that time.
-    /// Some of these servers had not answered the leader's seal.
+    /// The number of reports with the reason *too few nodes remember* although a majority of all servers
+    /// remembered the time of the tick. Some of these servers had not answered the leader's seal.
     unanswered: u64,
 }
 

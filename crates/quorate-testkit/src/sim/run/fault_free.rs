@@ -10,15 +10,15 @@ use futures_util::future::join3;
 use quorate::env::WallTime;
 use std::time::Duration;
 
-/// The longest time until there is a leader, counted from the end of the last quarantine. By then the TTL of
-/// every crashed holder is over too.
+/// The longest time until there is a leader, counted from the end of the last quarantine. When that
+/// quarantine ends, the TTL of every crashed holder is over too.
 const LEADS_IN: Duration = Duration::from_millis(600);
 /// The longest time in which a new leader catches up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the leader is observed after it has caught up.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
-/// The longest time after the last quarantine until the operator has lifted all pauses. An old request may still be
-/// valid, a leader must be elected, and three requests take their time.
+/// The longest time after the last quarantine until the operator has lifted all pauses. An old request may
+/// still be valid, a leader must be elected, and two requests take their time.
 const RESUMED_IN: Duration = Duration::from_millis(3_500);
 /// The longest time in which the workers of the second group catch up on all missed ticks.
 const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);

@@ -122,7 +122,8 @@ fn told_to_stop(tick: &RunContext) -> RunOutcome {
 }
 
 impl Worker {
-    /// Returns the delivery rule of a tick's job, as a part of the name under which its start is counted.
+    /// Returns the delivery rule of a tick's job, and whether the run is a catch-up run. The start of the run
+    /// is counted under a name that contains this text.
     fn spec(&self, tick: &RunContext) -> String {
         let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
         let again = if tick.is_catch_up() { " caught up" } else { "" };

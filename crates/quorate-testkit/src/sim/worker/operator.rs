@@ -63,7 +63,7 @@ impl Operator {
         self.lift_pauses(&jobs, &specs).await;
     }
 
-    /// Resumes every job that may be paused, once every earlier request has expired.
+    /// Resumes every job that the operator may have paused, once every earlier request has expired.
     async fn lift_pauses(&self, jobs: &Jobs, specs: &[PoolSpec]) {
         self.env.sleep(VALID_FOR + CLOCKS_APART).await;
         let jobs = jobs.clone().wait(CALM_WAIT).valid_for(VALID_FOR);
@@ -129,7 +129,8 @@ impl Operator {
     }
 }
 
-/// Draws a request for a job. If the job is paused, a drawn pause is replaced by a request to resume it.
+/// Draws a request for a job. If an earlier draw paused the job, a request to resume it takes the place of a
+/// second pause.
 fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng, now: WallTime) -> JobAction {
     let job: Arc<str> = spec.name.into();
     match rng.number(0..=9) {

@@ -46,7 +46,8 @@ impl PoolSpec {
     }
 }
 
-/// Returns the jobs: both placements, both delivery rules, several misfire and overlap rules.
+/// Returns the jobs of the second group. They have both placements, both delivery rules, and several
+/// misfire and overlap rules.
 pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
     let second = Duration::from_secs(1);
     use Delivery::{AtLeastOnce, AtMostOnce};
@@ -123,7 +124,7 @@ pub(super) async fn work(mut worker: Worker) {
 }
 
 impl Worker {
-    /// Runs one scheduler until it ends, or drops it.
+    /// Runs one scheduler until it ends. Sometimes shuts it down, drains it or drops it before that.
     async fn schedule(&mut self, runs: Self, ttl: Duration) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[2_000, 6_000, 12_000]));
         let jobs = pool_specs().into_iter().map(|spec| job(spec, &runs));
@@ -173,7 +174,7 @@ fn job(spec: PoolSpec, worker: &Worker) -> Job {
     }
 }
 
-/// Does the work of one run of a handler, which is quick or slow, ignores its cancellation, or fails.
+/// Does the work of one run. The run may be quick or slow, ignore its cancellation, or fail.
 async fn run_handler(worker: Worker, run: JobRun, tick: RunContext) -> Result<(), String> {
     let mut rng = SeedRng::new(worker.seed, &format!("pool run {}", run.number()));
     let calm = worker.referee.is_calm();

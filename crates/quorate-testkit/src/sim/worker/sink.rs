@@ -30,7 +30,7 @@ pub(super) struct Outdated;
 
 impl Sinks {
     /// Reads a register's version. The store that compares tokens remembers this fence. From then on it
-    /// refuses writes with an older fence.
+    /// refuses reads and writes with an older fence.
     pub(super) fn read(&self, checked: bool, register: &str, fence: Fence) -> Result<u64, Outdated> {
         let mut registers = self.registers();
         let register = registers.entry((checked, register.to_owned())).or_default();

@@ -1,7 +1,8 @@
 use super::*;
 use quorate::node::{FencingToken, LedgerState};
 
-/// A time at which every job is due, and the true time since the simulation began then.
+/// A wall time at which every job is due, in microseconds, and the same moment as the time since the
+/// simulation began.
 const EPOCH: u64 = 1_700_001_072_000_000;
 const BEGAN: Duration = Duration::from_secs(1_072);
 const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
@@ -235,8 +236,8 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// Checks that one server that forgot does not justify the report if a majority of the servers that answered
-/// remember the tick.
+/// Checks that a leader may report a tick as unknown only if fewer than a majority of all servers both
+/// answered its seal and remember the tick.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
