@@ -171,9 +171,9 @@ const SCRIPTS: [(usize, &str); 27] = [
 /// The index in [`SCRIPTS`] of the script that sets the marker.
 const MARK: usize = 20;
 /// The scripts that clients load after [`SCRIPTS`]. Each serves batches of several kinds of request: the
-/// first those of locks, the second those of claims. A letter in the command names the kind of each request.
-/// An entry lists, for the letters from `a` on, the script in [`SCRIPTS`] that serves the same kind of
-/// request.
+/// first script requests for locks, the second script requests for claims. A letter in the command names the
+/// kind of each request. An entry lists, for the letters from `a` on, the script in [`SCRIPTS`] that serves
+/// the same kind of request.
 const BATCHES: [&[usize]; 2] = [&[0, 3, 2, 1], &[21, 24, 23, 22, 12, 11]];
 
 impl Conversation {

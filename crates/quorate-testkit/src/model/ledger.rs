@@ -28,11 +28,11 @@
 //! no record of the tick to lose.) A node that forgot answers again at once, because the model needs no quarantine. A
 //! leader may prune a tick that has ended.
 //!
-//! A *spread* tick is started by workers in place of leaders. Each worker writes *started*, in a record of its own,
-//! where no record is stored. All these records have one term. The workers' claims, which usually let only one worker
-//! try, are left out: any number of workers may believe that they hold the claim. A worker that finds the record of
-//! another worker gives the tick up as lost. It overwrites that record with *lost*, at any moment and any number of
-//! times.
+//! A *spread* tick is started by workers in place of leaders. Each worker writes *started*, in a record of
+//! its own, on the nodes that store no record. All these records have one term. The workers' claims, which
+//! usually let only one worker try, are left out: any number of workers may believe that they hold the claim.
+//! A worker that finds the record of another worker gives the tick up as lost. It overwrites that record with
+//! *lost*, at any moment and any number of times.
 //!
 //! # Parts that are the shipped code
 //!

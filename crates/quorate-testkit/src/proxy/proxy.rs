@@ -114,8 +114,9 @@ impl Proxy {
         self.rules.send_modify(|rules| rules.severed += 1);
     }
 
-    /// Closes the connection on which the server replies next, after exactly this many bytes of the reply.
-    /// This happens once, and [`Proxy::replies_cut`] counts it.
+    /// Closes a connection after exactly this many further bytes from the server. The proxy counts the bytes
+    /// of all replies on all its connections together, and closes the connection that carries the last of
+    /// them. This happens once, and [`Proxy::replies_cut`] counts it.
     pub fn cut_reply_after(&self, bytes: usize) {
         self.rules.send_modify(|rules| rules.cut_reply_after = Some(bytes));
     }

@@ -74,7 +74,7 @@ fn library(dir: &Path) -> Result<PathBuf, StartError> {
     Ok(library)
 }
 
-/// Returns Cargo's build directory, if this program runs from there.
+/// Returns a folder for the library within Cargo's build directory, if this program runs from there.
 fn build_dir() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     let profile = program.ancestors().find(|dir| dir.join(".fingerprint").is_dir())?;

@@ -15,8 +15,8 @@ const COUNT: u32 = 22_000;
 const TRIES: u32 = 500;
 
 /// The locks on the ports of this process, which it holds until it ends. After a test has killed its server,
-/// a worker of that test may still try to reach it. Without the lock, the worker could find the server of
-/// another test at this port, and write its marker there.
+/// a worker of that test may still connect to this port. Without the lock, the worker could find the server
+/// of another test there, and write a marker on that server.
 static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// Reserves a loopback port on which no process listens. The port stays reserved for as long as this process runs.

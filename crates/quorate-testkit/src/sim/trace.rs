@@ -43,7 +43,7 @@ impl Trace {
     }
 }
 
-/// Describes a request and its reply in a short form. A trace has thousands of them.
+/// Describes a request and its reply in a short form, because a trace has thousands of such descriptions.
 pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
     let asked = match request {
         Request::Acquire { resource, owner, ttl, .. } => {

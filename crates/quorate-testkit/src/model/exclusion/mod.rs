@@ -29,9 +29,9 @@
 //!
 //! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when, for
-//! acquires and for extensions. In the model `not_after` refuses no request, because exclusion must not
-//! depend on it.
+//! Requests run on the shipped engine. The shipped tally decides whether a round of acquires or of extensions
+//! is won, and from which sending the validity counts. In the model `not_after` refuses no request, because
+//! exclusion must not depend on it.
 
 mod action;
 mod bounds;

@@ -31,7 +31,7 @@ pub(super) struct Line {
     pub(super) acquire: Option<u8>,
     pub(super) extend: Option<u8>,
     pub(super) release: bool,
-    /// The age of the reply to an acquire or an extension that is in flight.
+    /// The reply in flight to an acquire or an extension, as the age of that request.
     pub(super) reply: Option<u8>,
     /// The age of the attempt's newest request for which a grant has arrived.
     pub(super) vote: Option<u8>,

@@ -1,5 +1,5 @@
-//! The steps of the model of fencing tokens. An *attempt* is one try of a worker to acquire the lease. It
-//! *raises* the counters of nodes to the token.
+//! The steps of the model of fencing tokens. An *attempt* is one try of a worker to acquire the lease. An
+//! attempt with a majority of grants *raises* the counters of nodes to its fencing token.
 
 use crate::model::Name;
 use std::fmt;

@@ -5,8 +5,8 @@
 pub const ATTEMPTS: usize = 3;
 /// The step of time, in microseconds.
 pub(super) const STEP: u32 = 1_000_000;
-/// The model's `max_clock_offset`. Clocks are wrong by whole steps. The remainder leaves room for the counter's
-/// increments, which take no time in the model.
+/// The model's `max_clock_offset`. Clocks are wrong by whole steps. The additional 100 µs leave room for the
+/// counter's increments, which take no time in the model.
 pub(super) const OFFSET: u32 = STEP + 100;
 /// The true time when a history begins.
 pub(super) const BEGIN: u32 = 100 * STEP;

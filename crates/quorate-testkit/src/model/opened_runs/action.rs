@@ -17,10 +17,10 @@ pub enum Action {
     Decides(u8, u8, Choice),
     /// An actor makes this choice without any answers.
     Goes(u8, Choice),
-    /// A leader that writes a record finds a later record on a node than it has seen. It continues from that
-    /// later record.
+    /// A leader that writes a record finds on a node a later record than the one that it has seen. The
+    /// leader continues from that later record.
     Meets(u8, Name),
-    /// An actor's lease on a slot is over by its own clock.
+    /// By an actor's own clock, the actor's lease on a slot is over.
     Over(u8),
     /// A node's stored lease on the slot of this generation expires.
     Expires(u8, Name),
@@ -28,7 +28,7 @@ pub enum Action {
     Forgets(Name),
     /// A node comes back with the run's record alone.
     Returns(Name),
-    /// The next horizon passes on a node, which then removes the rows of the slot.
+    /// The next slot's horizon passes on a node: the node removes the row of that slot.
     Horizon(Name),
 }
 

@@ -45,7 +45,8 @@ pub struct OpenedRuns {
     pub returns: u8,
     /// If set, leases exclude each other. Otherwise they expire at any moment, without notice.
     pub timed: bool,
-    /// Lets the horizons of slots pass.
+    /// Lets the horizons of slots pass. After a slot's horizon, a node refuses to let the slot be taken and
+    /// removes its row.
     pub horizon: bool,
     /// Lets a leader execute the run itself.
     pub direct: bool,
@@ -62,7 +63,7 @@ pub struct OpenedRuns {
 /// The choice of a leader for a run of which it finds no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// The leader may choose any of the steps.
+    /// The leader may open the run or skip it, and with [`OpenedRuns::direct`] it may execute the run itself.
     Any,
     /// The leader opens the run.
     Opens,

@@ -46,8 +46,8 @@ impl OpenedRuns {
         let view = |(at, one): (usize, &Found)| NodeAnswer {
             since: memory(u8::from(!one.older && !self.leaves_out(Rule::SealMemory))).since,
             low_water: if one.pruned { TICK + 1 } else { 0 },
-            // The verdict depends only on the record that decides. Which node has it makes no difference, so
-            // the first one gets it.
+            // The verdict depends only on the record that decides. It makes no difference which node has that
+            // record, so the first node gets it.
             record: decides.as_ref().filter(|_| at == 0),
         };
         let views: [NodeAnswer<'_>; NODES] = std::array::from_fn(|at| {

@@ -31,9 +31,10 @@
 //! A lease on a slot expires on each node at any moment. If the model is *timed*, the lease expires only after its
 //! owner's own deadline. At that deadline the owner stops acquiring and does not start the run.
 //!
-//! A node may forget everything, or come back with an *open* record and nothing else. Memories are ordered: a node
-//! knows after which loss its memory began, and an `at` is the number of losses so far. The horizon of a slot passes on
-//! each node at any moment. The node then removes the slot's rows.
+//! A node may forget everything, or come back with an *open* record and nothing else. Memories are ordered: a
+//! node knows after which loss its memory began, and the `at` of an *open* record is a number of losses too
+//! ([`Rule::AtOfTerm`]). The horizon of a slot passes on each node at any moment. The node then removes the
+//! slot's row.
 //!
 //! The properties [`NEXT`] and [`FINAL`] ask which state one more leader would find if it sealed any two nodes now. So
 //! a model of two leaders covers the seal of a third leader.

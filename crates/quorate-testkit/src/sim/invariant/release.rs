@@ -6,8 +6,9 @@ use std::{
 };
 
 /// Requires that once a server has run the release of an attempt, no request of that attempt sets the key on
-/// this server again. Nothing would free such a key before its TTL. (A resign request is not an attempt: it
-/// names the holder by its owner token, and may be sent again.)
+/// this server again. Nothing would free such a key before its TTL. (A resign request is exempt, because it
+/// is no attempt: it is stored under the owner token of the holder that it addresses, and may be sent
+/// again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
     released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
