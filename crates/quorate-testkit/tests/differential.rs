@@ -139,16 +139,16 @@ impl Nodes {
     }
 }
 
-/// Returns a directory in memory if the machine has one. It is faster, because a file node syncs every write.
-/// The data need not outlive the test.
+/// Returns a directory in memory if the machine has one. A file node is faster there, because it syncs every
+/// write. The data need not outlive the test.
 fn scratch() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let home = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
     tempfile::Builder::new().prefix("quorate-alike-").tempdir_in(home).unwrap()
 }
 
-/// A Redis server that keeps its data over a restart. To let time pass, the test brings the ends of its keys
-/// nearer. Its clock does not change.
+/// A Redis server that keeps its data over a restart. To let time pass, the test brings the ends of the
+/// server's keys nearer. The server's clock does not change.
 struct RedisKind(Arc<Mutex<RedisServer>>);
 
 impl RedisKind {

@@ -117,8 +117,8 @@ mod tick {
         );
     }
 
-    /// Under at-most-once no leader overwrites a record. Then either the seal or compare-and-set is enough
-    /// to keep leaders from starting a tick twice. Without both, a tick can start twice.
+    /// Checks that either the seal or compare-and-set is enough to keep leaders from starting a tick twice,
+    /// and that a tick can start twice without both. (Under at-most-once no leader overwrites a record.)
     #[test]
     fn leaders_start_once_by_the_seal_or_compare_and_set() {
         let wild = Ledger { without: &[Rule::Seal], returns: 1, ..Ledger::leaders() };

@@ -31,7 +31,7 @@ const SWEPT: [(&str, u64); 8] = [
     ("far-steps", 30),
 ];
 
-/// Generates one test for each plan, which sweeps it, and the list of these plans.
+/// Generates, for each plan, a test that sweeps the plan. Also generates the list of these plans.
 /// `every_plan_is_swept_by_a_test` compares that list with [`SWEPT`].
 macro_rules! sweeps {
     ($($(#[$doc:meta])* $name:ident: $plan:literal, $check:expr;)*) => {
@@ -223,27 +223,28 @@ fn holds_alone(_: &Summary) {}
 sweeps! {
     every_seed_holds_and_is_one_history: "default", all_is_reached;
 
-    /// If workers trusted a counter that is older than its node's memory, a token would be given twice.
+    /// Checks that workers do not trust a counter that is older than its node's memory. Otherwise a token
+    /// would be given twice.
     tokens_grow_though_servers_come_back_with_old_counters: "old-counters", holds_alone;
 
-    /// If validity counted from too late a moment, it would last too long. This plan leaves no slack that
-    /// would hide the error.
+    /// Checks that validity counts from the right moment. If it counted from a later one, it would last too
+    /// long. This plan leaves no slack that would hide the error.
     no_margin_is_wider_than_it_must_be: "no-slack", holds_alone;
 
-    /// The test `tests/sabotage.rs` uses this plan to switch off the quarantine and the memory epochs. While
-    /// both mechanisms are active, every invariant must hold.
+    /// Checks that every invariant holds while servers crash often. (`tests/sabotage.rs` switches off the
+    /// quarantine and the memory epochs under the same plan.)
     servers_that_crash_often_give_no_lease_twice: "crashes", |total| {
         reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
     };
 
-    /// A server that restarts with all its data, and that is configured to keep it, votes at once. This is
-    /// safe only if the server has lost no data.
+    /// Checks servers that are configured to keep their data. After a restart with all its data, such a
+    /// server votes at once. This is safe only if the server has lost no data.
     servers_that_keep_everything_may_vote_at_once: "durable", |total| {
         reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
     };
 
-    /// A worker with a list of three of the five nodes, or with another `max_ttl`, is refused with an error
-    /// that names the mistake. Such a worker never leads while the other workers do.
+    /// Checks that a worker with a list of three of the five nodes, or with another `max_ttl`, is refused
+    /// with an error that names the mistake. Such a worker never leads while the other workers do.
     workers_with_another_list_are_refused: "mistaken", |total| {
         let mistakes = [
             ("worker started with fewer nodes", 100),
@@ -253,16 +254,16 @@ sweeps! {
         reached(total, &mistakes);
     };
 
-    /// Whatever the clocks show, tokens are unique and grow, an ended lease stays ended, and the work of an
-    /// ended lease is asked to stop.
+    /// Checks that tokens are unique and grow, an ended lease stays ended, and the work under a lease that
+    /// ends is asked to stop, whatever the clocks show.
     fencing_needs_no_clock: "wild-clocks", |total| {
         let counts =
             [("server clock stepped", 300), ("server clock stood still", 100), ("lease granted", 500)];
         reached(total, &counts);
     };
 
-    /// A server's clock that is set forward ends leases early. A worker that has observed this clock before
-    /// does not count the server's grants.
+    /// Checks that no lease is given twice if a server's clock is set forward, which ends leases early. A
+    /// worker that has observed this clock before does not count the server's grants.
     clocks_that_are_set_far_ahead_give_no_lease_twice: "far-steps", |total| {
         reached(total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
     };

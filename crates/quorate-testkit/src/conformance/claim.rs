@@ -57,7 +57,7 @@ pub(super) async fn the_done_record_with_the_higher_token_is_kept<N: Node>(node:
     let mut client = TestClient::marked(node).await;
     let resource = claim("1");
     assert_eq!(client.ask(complete(&resource, &owner(1), 90, "ninety")).await, Reply::Completed);
-    // Compared as text, 9 would be greater than 90. The node must compare numbers.
+    // The node must compare numbers. Compared as text, the token 100 below would be less than 90.
     let lower = client.ask(complete(&resource, &owner(2), 9, "nine")).await;
     assert_eq!(lower, Reply::Done(done(90, "ninety")));
     assert_eq!(client.ask(complete(&resource, &owner(1), 90, "again")).await, Reply::Completed);
@@ -172,7 +172,8 @@ pub(super) async fn a_count_expires_and_ends_with_the_done_record<N: Node>(node:
     assert_eq!(client.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
     let seen = client.inspect(&finished).await;
     assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
-    // The done record has ended the lease on the claim, so a later attempt of its former owner is refused.
+    // The done record has ended the lease on the claim, so a later count by the claim's former owner is
+    // refused.
     let late = client.ask(count(&finished, &owner(1), 2, None)).await;
     assert_eq!(late, Reply::Refused(Refusal::NotOwner));
     client.wait_until(&brief, |seen| seen.begun.is_none()).await;

@@ -3,7 +3,7 @@ use quorate::node::{LedgerState, Node, NodeTime, Refusal, Reply, Request, Resour
 use std::time::Duration;
 
 /// Returns requests that a node serves only before the deadline of their batch, and only if the batch names
-/// the node's marker. ([`Request::Mark`] has only the deadline.)
+/// the node's marker. ([`Request::Mark`] is not among them, because only the deadline applies to it.)
 fn votes<N: Node>(client: &TestClient<N>, resource: &Resource) -> Vec<Request> {
     let one = record(5, 1, false, "v");
     vec![

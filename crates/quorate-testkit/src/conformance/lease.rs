@@ -146,7 +146,7 @@ pub(super) async fn inspect_changes_nothing<N: Node>(node: N) {
     let resource = lock("r");
     client.inspect(&resource).await;
     let counted = client.must_acquire(&resource, &owner(1), Duration::from_millis(80)).await;
-    // The inspections that wait for the end of the lease must not extend it.
+    // The inspections that wait for the end of the lease must not extend the lease.
     let seen = client.wait_until(&resource, ResourceState::is_free).await;
     assert_eq!(seen.counter, Some(counted));
 }

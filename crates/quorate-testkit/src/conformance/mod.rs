@@ -157,8 +157,7 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
 /// Runs the cases for nodes that push releases to their clients. (Clients poll a node that does not.) The
 /// requirements for `make` are those of [`suite`].
 ///
-/// # Panics
-/// As [`suite`].
+/// # Panics If a case failed, as [`suite`] does.
 pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,

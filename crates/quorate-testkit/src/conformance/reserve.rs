@@ -88,7 +88,8 @@ pub(super) async fn a_false_reservation_reserves_for_no_worker<N: Node>(node: N)
     let mut client = TestClient::marked(node).await;
     let hex = "00000000000000050000000000000005";
     // Values that only look like a reservation for `successor`. A genuine one is the worker's name, 32
-    // hexadecimal digits and `:reserved`. The first value is the lease of a worker with an unusual name.
+    // hexadecimal digits and `:reserved`. The first value is the owner token of a worker with an unusual
+    // name.
     let looks = [
         Owner::sign("successor:reserved", 5, 5),
         Owner::from_node(&format!("successor:{hex}0:reserved")),

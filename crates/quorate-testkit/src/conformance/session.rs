@@ -118,8 +118,8 @@ pub(super) async fn an_abandoned_batch_does_not_run_after_its_deadline<N: Node>(
     // A busy node may serve an inspection only after a deadline has passed. So the inspections have no
     // deadline.
     let late = std::mem::replace(&mut client.not_after, NodeTime::from_micros(u64::MAX));
-    // Once the node's clock has passed the deadline of the abandoned batches, its state must no longer
-    // change.
+    // Once the node's clock has passed the deadline of the abandoned batches, the node's state must no
+    // longer change.
     let looks: Vec<_> = resources.iter().map(|r| Request::Inspect { resource: r.clone() }).collect();
     let stands = loop {
         let reply = client.ask_all(looks.clone()).await;

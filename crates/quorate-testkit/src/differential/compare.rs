@@ -146,7 +146,7 @@ impl Table<'_, '_> {
         Ok(first.map(|(_, replies)| replies).unwrap_or_default())
     }
 
-    /// Reads the state on which `asks` depend from the first node.
+    /// Reads, from the first node, the state on which `asks` depend.
     async fn look(&mut self, asks: &[Ask]) -> Result<(), Difference> {
         let (named, looks): (Vec<u8>, Vec<Request>) = KnownState::looks(asks).into_iter().unzip();
         self.known.counters.clear();

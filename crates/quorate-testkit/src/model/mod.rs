@@ -17,7 +17,7 @@
 //! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever the clocks do? |
 //! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
 //! | [`ledger`] | is a tick started twice, by leaders or by workers? does an older leader start a tick that a newer one found not started? |
-//! | [`readwrite`] | does any agent ever believe in a lease beside a writer, or write between a writer and its downgrade? |
+//! | [`readwrite`] | does any agent ever believe in a lease beside a writer, or write while another agent's downgrade is in flight? |
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never when its end says otherwise? |
 //! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun or left a count behind? |
 //!

@@ -18,7 +18,8 @@
 //!
 //! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when.
+//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and from which
+//! sending the validity counts.
 
 mod node;
 
@@ -85,7 +86,8 @@ pub enum Rule {
     EndBeforeDowngrade,
     /// A node downgrades only the writer whose lease it stores, and no other agent.
     DowngradeByOwner,
-    /// A node refuses to downgrade a writer if it has counted another grant since that writer's.
+    /// A node refuses to downgrade a writer if the node has counted another grant after the grant to that
+    /// writer.
     DowngradeByToken,
     /// After a node forgot, it votes again only after a quarantine.
     Quarantine,
@@ -116,7 +118,7 @@ struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
-    /// The age of each request in flight, by the number of [`What`].
+    /// The age of each request in flight, at the index of its kind ([`What`]).
     asked: [Option<u8>; REQUESTS],
     release: bool,
     /// The age of the newest request of the agent for which a grant has arrived.

@@ -46,7 +46,7 @@ pub struct Found {
     pub complete: bool,
     /// The duration of the search.
     pub took: Duration,
-    /// For each property that has an example or a counterexample, the steps of that history.
+    /// For each property that has an example or a counterexample, the steps of the history that shows it.
     pub histories: BTreeMap<&'static str, Vec<String>>,
     /// The `always` properties that were broken.
     pub broken: Vec<&'static str>,
