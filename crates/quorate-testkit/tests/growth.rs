@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The number of items of each kind (locks, messages, groups, jobs) in the second round, and in the first
-/// one. The first round lets tables reach their full size.
+/// The numbers of items of each kind (locks, messages, groups, jobs): `MANY` in the second round, `FEW` in
+/// the first. The first round lets tables reach their full size.
 const MANY: usize = 1_000;
 const FEW: usize = 400;
 /// The number of items that are in use at the same time, in both rounds.

@@ -233,9 +233,9 @@ fn memory() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Checks exclusion with one node that grants everything to every client. No client can distinguish it from
-/// an honest one. With four honest nodes beside it, exclusion holds as long as the holder has the grants of
-/// three honest nodes. The holder gets these if all nodes answer its round.
+/// Checks exclusion with one node that grants everything to every client. No client can distinguish this node
+/// from an honest node. With four honest nodes beside it, exclusion holds as long as the holder has the
+/// grants of three honest nodes. The holder gets these if all nodes answer its round.
 #[tokio::test]
 async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();

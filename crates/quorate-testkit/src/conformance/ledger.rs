@@ -105,8 +105,8 @@ pub(super) async fn a_prune_deletes_and_refuses_earlier_records<N: Node>(node: N
     assert_eq!(client.ask(write("g", 1, "9", None, &record(9, 1, true, "v"))).await, pruned);
     assert_eq!(client.ask(write("g", 1, "8", None, &record(8, 1, false, "v"))).await, pruned);
     assert_eq!(client.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
-    // A leader's clock is ahead, and it asks to prune even ticks that are still in the future. The node keeps
-    // these.
+    // A leader whose clock is ahead asks to prune even ticks that are still in the future. The node keeps the
+    // records of those ticks.
     let pruned_at = client.ask_all(vec![prune("g", 1, far)]).await;
     assert_eq!(pruned_at.replies, [PRUNED]);
     let state = client.read("g").await;

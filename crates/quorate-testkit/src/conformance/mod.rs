@@ -157,7 +157,8 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
 /// Runs the cases for nodes that push releases to their clients. (Clients poll a node that does not.) The
 /// requirements for `make` are those of [`suite`].
 ///
-/// # Panics If a case failed, as [`suite`] does.
+/// # Panics
+/// If a case failed, as [`suite`] does.
 pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,

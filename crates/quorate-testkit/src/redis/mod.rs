@@ -3,7 +3,7 @@
 //! # What is not guaranteed
 //!
 //! A server gets a port that was free a moment before. If another process takes that port first, the server
-//! is started on another one. A test process that is killed outright leaves its servers behind. A test that
+//! is started on another port. A test process that is killed outright leaves its servers behind. A test that
 //! panics ends its servers.
 //!
 //! A server's clock can be stepped ([`RedisConfig::own_clock`]) on 64-bit Linux only. A worker's clock cannot

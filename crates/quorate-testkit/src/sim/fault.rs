@@ -3,7 +3,7 @@ use super::{
     scenario::{NODES, WORKERS},
 };
 
-/// One fault, or the end of one.
+/// A fault, or the end of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The link between a worker and a server opens or closes, in each direction.

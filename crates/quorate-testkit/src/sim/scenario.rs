@@ -368,7 +368,7 @@ impl Faults<'_> {
     }
 
     /// Draws far steps ahead for the clocks of one or two servers, again and again. The clocks of two servers
-    /// step at one moment, or within 400 ms. Removes the faults that would keep a worker from receiving
+    /// step at one moment, or within 400 ms of each other. Removes the faults that would keep a worker from receiving
     /// replies of these servers.
     fn step_far(&mut self) {
         if !self.plan.far_steps {

@@ -45,8 +45,8 @@ pub struct OpenedRuns {
     pub returns: u8,
     /// If set, leases exclude each other. Otherwise they expire at any moment, without notice.
     pub timed: bool,
-    /// Lets the horizons of slots pass. After a slot's horizon, a node refuses to let the slot be taken and
-    /// removes its row.
+    /// Lets the horizons of slots pass. After a slot's horizon, a node refuses to let the slot be taken, and
+    /// removes the slot's row.
     pub horizon: bool,
     /// Lets a leader execute the run itself.
     pub direct: bool,

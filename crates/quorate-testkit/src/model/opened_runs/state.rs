@@ -134,8 +134,8 @@ pub(super) enum LeaderPhase {
     Claiming,
     /// The leader counts, in order to own the slot. Answers: [`OLD`] or [`YOUNG`].
     Voiding,
-    /// The leader holds the claim of a run in whose slot a worker's attempt is counted, and brings the count
-    /// to a majority. Answers: [`OLD`].
+    /// The leader holds the claim. Before it treats the generation as lost, it brings a count to a majority.
+    /// Answers: [`OLD`].
     Filling,
     /// The leader runs the handler itself.
     Running,
