@@ -58,8 +58,8 @@ fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     assert_eq!(Nodes::new().differ(&steps), None);
 }
 
-/// The number of steps by which a shrunk history may be longer than necessary. Its length depends on the
-/// order in which shrinking tries to leave steps out.
+/// The number of steps by which a shrunk history may be longer than necessary. The length of a shrunk
+/// history depends on the order in which shrinking tries to leave steps out.
 const STOPS_EARLY: usize = 2;
 
 /// Checks that random histories reveal each fault of a wrong node, and that a short history is enough.

@@ -365,8 +365,8 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     let first = acquire(&a).await;
     honest[2..].iter().for_each(|node| node.switch(true));
     honest[..2].iter().for_each(|node| node.switch(false));
-    // The second worker was connected to the nodes before they were switched off. It connects again as soon
-    // as it notices that its connections have ended.
+    // The second worker was connected to the nodes before they were switched off. The worker connects again
+    // as soon as it notices that its connections have ended.
     let second = acquire(&b).await;
     assert!(
         first.fencing_token().is_ok() && second.fencing_token().is_ok(),

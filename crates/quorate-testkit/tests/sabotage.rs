@@ -34,8 +34,8 @@ struct Case {
     /// The invariant that must break. If only certain messages of the invariant count, `: ` and a part of
     /// these messages follow.
     breaks: &'static str,
-    /// The number of seeds, from the first, within which the invariant must break. It is at least three times
-    /// the number of seeds that the simulation really needs.
+    /// The number of seeds, from the first, within which the invariant must break. This number is at least
+    /// three times the number of seeds that the simulation really needs.
     within: u64,
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn a_reserved_resource_is_for_its_successor_alone<N: Node>(node
     let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&successor()) && seen.remaining() <= Duration::from_millis(30_001), "{seen:?}");
     // Owners that must be refused: another attempt of the worker that reserved the lock, an unrelated worker,
-    // a worker whose name only begins alike, and a value that is no owner token of Quorate.
+    // a worker whose name only begins with `successor`, and a value that is no owner token of Quorate.
     for other in
         [owner(2), Owner::sign("other", 6, 6), Owner::sign("successor2", 6, 6), Owner::from_node("successor")]
     {

@@ -276,8 +276,8 @@ impl Life {
     }
 }
 
-/// Returns the number of requests in `steps` plus the number of all other steps. It measures how far a history has been
-/// shrunk.
+/// Returns the number of requests in `steps` plus the number of all other steps. This size measures how far a
+/// history has been shrunk.
 pub fn asks_in(steps: &[Step]) -> usize {
     let size = |step: &Step| match step {
         Step::Batch(asks, ..) => asks.len(),

@@ -15,18 +15,18 @@
 //!
 //! # Not covered
 //!
-//! The model does not cover `at_least_once`, which may start a tick twice, nor retries within a term. It does not cover
-//! leadership itself: no leader in this model stops because its lease has ended.
+//! The model does not cover `at_least_once`, which may start a tick twice, nor retries within a term. The
+//! model does not cover leadership itself: no leader in this model stops because its lease has ended.
 //!
 //! # Scope
 //!
 //! Three nodes, one tick, and leaders whose terms are unique and grow (which [`fencing`](super::fencing)
-//! shows). A leader may be paused at any point for any time: between its seal and its write, and between
-//! its write and its start. Requests run at any later moment, in any order, or never; a write may run any
-//! number of times. A leader decides at any moment at which a majority has answered. A node may forget everything, or
-//! come back with an earlier state. Its memory is then younger than the tick. (A node that forgets before the tick has
-//! no record of the tick to lose.) A node that forgot answers again at once, because the model needs no quarantine. A
-//! leader may prune a tick that has ended.
+//! shows). A leader may be paused at any point for any time: between its seal and its write, and between its
+//! write and its start. Requests run at any later moment, in any order, or never; a write may run any number
+//! of times. A leader decides at any moment at which a majority has answered. A node may forget everything,
+//! or come back with an earlier state. The memory of such a node is younger than the tick. (A node that
+//! forgets before the tick has no record of the tick to lose.) A node that forgot answers again at once,
+//! because the model needs no quarantine. A leader may prune a tick that has ended.
 //!
 //! A *spread* tick is started by workers in place of leaders. Each worker writes *started*, in a record of
 //! its own, on the nodes that store no record. All these records have one term. The workers' claims, which
@@ -122,8 +122,8 @@ struct Site {
 struct Line {
     /// Set if the seal has run on the node.
     asked: bool,
-    /// The answer to the seal: the node's store, and whether its memory was younger than the tick. It is in
-    /// flight until `arrived` is set.
+    /// The answer to the seal: the node's store, and whether its memory was younger than the tick. The answer
+    /// is in flight until `arrived` is set.
     answer: Option<(LedgerStore, bool)>,
     arrived: bool,
     /// Set if the node accepted a write of this writer. The reply is in flight until `counted` is set.

@@ -26,8 +26,8 @@
 //! [`Tally`](quorate::internals::Tally) counts votes, and the shipped
 //! [`verdict`](quorate::internals::verdict) evaluates the answers of a ledger. So the models follow each
 //! change of this code. For spread ticks and dead-letter counts, the models themselves define which actor
-//! sends which request at what time. [`opened_runs`] models the scheduler. Its decisions on packed records
-//! are in `proposed.rs`, whose tests compare them with the shipped ones.
+//! sends which request at what time. [`opened_runs`] models the scheduler. The scheduler's decisions, on
+//! packed records, are in `proposed.rs`, whose tests compare them with the shipped decisions.
 //!
 //! Each model can leave one rule out. A model that had no counterexample without a rule would not test that
 //! rule. So the tests require a counterexample for each rule.

@@ -4,8 +4,8 @@
 //! # Not covered
 //!
 //! The model does not cover the queue: the order of waiters is a matter of fairness, and no grant depends on
-//! it. It does not cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or never;
-//! [`exclusion`](super::exclusion) has doubled requests and late replies.)
+//! it. Nor does the model cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or
+//! never; [`exclusion`](super::exclusion) has doubled requests and late replies.)
 //!
 //! # Scope
 //!

@@ -7,8 +7,8 @@
 //! the server is dead, and only the requests fail.
 //!
 //! A connection that is not broken loses nothing. Bytes that meet a cut wait in the proxy and arrive after
-//! [`Proxy::heal`], as if TCP had sent them again. Latency is never shorter than requested. It is longer by
-//! the time that the machine takes to schedule the proxy.
+//! [`Proxy::heal`], as if TCP had sent them again. Bytes never take less time than the requested latency.
+//! They take longer by the time that the machine needs to schedule the proxy.
 //!
 //! A fault is in effect once its call has returned. For example, after [`Proxy::cut`] not one byte more
 //! passes in that direction.

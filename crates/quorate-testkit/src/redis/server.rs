@@ -295,7 +295,8 @@ pub enum StartError {
          `apt-get install gcc libc6-dev`, `dnf install gcc`, `apk add build-base`"
     )]
     NoCompiler,
-    /// The library that gives the server a clock of its own could not be compiled or loaded. It works on 64-bit Linux only.
+    /// The library that gives the server a clock of its own could not be compiled or loaded. The library
+    /// works on 64-bit Linux only.
     #[error("redis-server has no clock of its own (64-bit Linux only): {0}")]
     NoClock(String),
     /// The directory, the port or the process could not be created.

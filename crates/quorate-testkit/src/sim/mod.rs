@@ -9,14 +9,14 @@
 //!
 //! Quorate gives no guarantee in the following cases, and the invariants do not judge them:
 //!
-//! - **A worker's boot clock that stood still.** A lease, a term or a claim is excused while its validity rests on
-//!   requests that the worker sent before the clock continued ([`Belief::clock_stood`]). It is judged again from the
-//!   first extension that a majority granted after that. *Exclusion* and *backing* do not judge an excused grant.
-//!   *Fencing* treats it as a grant that had ended before the worker saw it. *Claims* does not check whether the
-//!   message of an excused claim is already done. *Succession* does not judge the beginning of an excused grant, and
-//!   the work under it may continue beside the work of the next holder ([`Working::clock_stood`]). *Ticks* permits that
-//!   an excused term starts a tick that is done ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order*
-//!   excuse no clock.
+//! - **A worker's boot clock that stood still.** A lease, a term or a claim is excused while its validity
+//!   rests on requests that the worker sent before the clock continued ([`Belief::clock_stood`]). An excused
+//!   grant is judged again from the first extension that a majority granted after that. *Exclusion* and
+//!   *backing* do not judge an excused grant. *Fencing* treats it as a grant that had ended before the worker
+//!   saw it. *Claims* does not check whether the message of an excused claim is already done. *Succession*
+//!   does not judge the beginning of an excused grant, and the work under it may continue beside the work of
+//!   the next holder ([`Working::clock_stood`]). *Ticks* permits that an excused term starts a tick that is
+//!   done ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order* excuse no clock.
 //! - **A worker that is paused**, or resumed only some milliseconds ago, need not have asked its work to stop
 //!   (*step-down*) or ended it (*succession*). A grant may be over, by the worker's own clock, when the worker's code
 //!   first sees it. Such a grant has no place in the order of *fencing*, and *succession* does not count it as a new
@@ -26,9 +26,9 @@
 //!   written again. If a majority has lost a registration, leaders need not account for the ticks before the
 //!   next registration. A tick of an at-most-once job that was never started must have been reported as lost
 //!   by a leader, for a true reason. The reason *too few nodes remember* refers to the servers whose answers
-//!   that leader's seal counted. It is true only if those of them that remember are fewer than a majority of
-//!   all servers. *Backing* counts a server that forgot less than `max_ttl` ago. It also counts a server that
-//!   is down, unless that server keeps all its data.
+//!   that leader's seal counted. The reason is true only if the servers among them that remember are fewer
+//!   than a majority of all servers. *Backing* counts a server that forgot less than `max_ttl` ago. *Backing*
+//!   also counts a server that is down, unless that server keeps all its data.
 //! - **Outside of the fault-free phase**, which follows the faults, leaders need not account for a missed
 //!   tick for which the misfire rule requires no catch-up run. A tick that was interrupted four times in the
 //!   newest term may be postponed beyond the end of the run. *Liveness* is required in the fault-free phase

@@ -4,9 +4,10 @@
 //! # Not covered
 //!
 //! The model does not cover a worker's actions after it has checked its lease: the fencing token protects
-//! against a pause between check and use. It does not cover tokens, *raise*, or an attempt that wins with too
-//! little validity left. Nor does it cover a node that comes back with an earlier state: such a node can only
-//! have more keys than one that came back empty. Clocks beyond the assumptions are not covered either.
+//! against a pause between check and use. The model covers neither tokens nor *raise*, nor an attempt that
+//! wins with too little validity left. Nor does it cover a node that comes back with an earlier state: such a
+//! node can only have more keys than one that came back empty. Clocks beyond the assumptions are not covered
+//! either.
 //!
 //! # Scope
 //!

@@ -22,7 +22,7 @@
 //! steps, and a worker's clock is wrong by one of the steps in [`offs`](Fencing::offs). A node refuses a
 //! proposal that is too far from its own time.
 //!
-//! A node may forget everything, or come back with an earlier state. It then votes again after its
+//! A node may forget everything, or come back with an earlier state. Such a node votes again after its
 //! quarantine. Requests in flight to it are lost with its earlier process (in the code: the connection broke,
 //! or the marker differs). Replies that had already left the node still arrive.
 //!

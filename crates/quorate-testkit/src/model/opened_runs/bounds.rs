@@ -129,7 +129,8 @@ pub enum Rule {
     /// others.
     Latest,
     /// R14: if no majority of nodes whose memory began before the tick answered a leader's seal, the leader
-    /// does not overwrite a later record than it has seen. It continues from that later record.
+    /// does not overwrite a later record than the one that it has seen. The leader continues from that later
+    /// record.
     MeetsLater,
     /// R14: within a term, a leader's records only go forward. Once it has written *closed*, it never continues from an
     /// *open* record.
@@ -145,8 +146,8 @@ pub enum Rule {
 }
 
 impl OpenedRuns {
-    /// Returns the model with these numbers of workers and leaders. Its leases do not exclude each other, and no memory
-    /// is lost.
+    /// Returns the model with these numbers of workers and leaders. In this model leases do not exclude each
+    /// other, and no memory is lost.
     pub fn of(workers: usize, leaders: usize) -> Self {
         assert!(workers <= WORKERS && leaders <= LEADERS, "{workers} workers, {leaders} leaders");
         Self {

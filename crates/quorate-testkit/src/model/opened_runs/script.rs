@@ -61,9 +61,9 @@ pub enum From {
     /// forgotten. The second leader has sealed x and y, and adopted the run at x and z. The second worker has
     /// read the record there.
     Adopted,
-    /// As [`Self::Opened`], and the first worker has started the run at x and y. Its lease is over. The
-    /// leader has brought the count to y and z, treated the generation as lost, and opened the second
-    /// generation at x and y.
+    /// As [`Self::Opened`], and the first worker has started the run at x and y. The lease of that worker is
+    /// over. The leader has brought the count to y and z, treated the generation as lost, and opened the
+    /// second generation at x and y.
     Second,
     /// As [`Self::Opened`], and the first worker has taken the run at x and y and executes it. Then y has
     /// forgotten. The second leader has found no record at y and z. It has opened the run there, and holds

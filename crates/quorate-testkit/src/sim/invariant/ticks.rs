@@ -37,9 +37,9 @@ const INTERRUPTED: u32 = 4;
 /// when it is due, whatever the worker's own wall clock shows. So it may start early, but by no more than
 /// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts twice, on any worker,
 /// and never before a majority stores *started*. Under `at_least_once`, a tick does not start while a
-/// majority stores *done*. (This applies only to a worker whose clock has not stood still since its term was
-/// last extended. Any other worker cannot know that the term has ended.) If the servers' answers to a
-/// leader's seal show that a tick has ended, the tick does not start under that leader's term.
+/// majority stores *done*. (The rule about *done* applies only to a worker whose clock has not stood still
+/// since its term was last extended. Any other worker cannot know that the term has ended.) If the servers'
+/// answers to a leader's seal show that a tick has ended, the tick does not start under that leader's term.
 ///
 /// Other requirements hold once there has been a leader in the fault-free phase for a while. Most of them
 /// concern jobs whose misfire rule requires a catch-up run for every missed tick: every tick of an
@@ -372,8 +372,8 @@ fn memory_since(marker: &str) -> Option<WallTime> {
 impl Registration {
     fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
         // A leader may first write a registration with a later time, and then learn of an earlier one and
-        // write the earlier time. Its first write may reach a server after its second. So only a write of a
-        // later term counts as a new registration.
+        // write the earlier time. The leader's first write may reach a server after the second. So only a
+        // write of a later term counts as a new registration.
         let later = term > self.term;
         if self.since == Some(since) {
             self.term = self.term.max(term);

@@ -86,8 +86,8 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
-        // An earlier fault may still end the term of a leader that was elected early. It cannot end the term
-        // of one that was elected after the quarantine.
+        // An earlier fault may still end the term of a leader that was elected early. Such a fault cannot end
+        // the term of a leader that was elected after the quarantine.
         self.truth.reach(until).await;
         let term = leader();
         let led_since = self.referee.true_wall();

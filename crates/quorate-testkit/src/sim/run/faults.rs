@@ -120,7 +120,8 @@ impl Run {
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Waits until the nodes refuse a process that was started with a [`Mistake`](crate::sim::Mistake), and
-/// counts the refusal. Its error must name both the stored value and the value of the process.
+/// counts the refusal. The error of the refusal must name both the stored value and the value of the
+/// process.
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
