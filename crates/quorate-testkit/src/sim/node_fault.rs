@@ -8,12 +8,13 @@ use quorate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A way in which a server breaks the rules. Each proves that the invariants detect the violation.
+/// A way in which a server breaks the rules. For most ways, a test shows that an invariant detects the
+/// violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
     /// When the server loses its memory, it keeps its run id and its marker, and therefore still votes.
     Forgetful,
-    /// The server runs requests after their `not_after`.
+    /// The server runs requests after the time at which they expire (`not_after`).
     Timeless,
     /// The server grants a lease that another owner still holds.
     Generous,
@@ -27,23 +28,24 @@ pub enum NodeFault {
     Obliging,
     /// The server starts a missing counter at one, in place of the proposed time.
     Restarting,
-    /// The server lowers a counter to the token of the owner that extends.
+    /// An extension sets the fencing counter to the token of the owner that extends, even if that lowers the
+    /// counter.
     Lowering,
     /// The server answers that a lease is extended, and does not change the end of the lease.
     Shortening,
     /// The server overwrites a record that the writer has not seen.
     Overwriting,
-    /// The server accepts writes of terms older than the one that sealed the ledger.
+    /// The server accepts writes of terms earlier than the one that sealed the ledger.
     Unsealed,
     /// The server overwrites a final record.
     Reopening,
-    /// The server leaves the pause out of a job's row.
+    /// When a worker writes a job's row, the server removes the pause from it.
     Unpausing,
     /// The server removes all entries when it prunes a history.
     Shredding,
 }
 
-/// Runs a batch item by item. For each item, disables the rule that the fault breaks.
+/// Runs the requests of a batch one by one, and applies the fault to each.
 pub(super) fn run(
     store: &mut MemoryStore,
     batch: &Batch,
