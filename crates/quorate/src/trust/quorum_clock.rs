@@ -17,9 +17,9 @@ use crate::{
 /// Returns the latest time that the clocks of a majority of the nodes have certainly reached when the boot clock shows
 /// `now`, or `None` if fewer nodes have replied. For three nodes that have all replied it is the median.
 ///
-/// `samples` has one entry for each node. A node without a sample has reached nothing. So a minority of nodes whose
-/// clocks are ahead never decides the result. A minority whose clocks are behind does not decide it either, while all
-/// other nodes have replied.
+/// `samples` has one entry for each node. A node without a sample counts as a clock that has reached no time.
+/// So a minority of nodes whose clocks are ahead never decides the result. A minority whose clocks are behind
+/// does not decide it either, while all other nodes have replied.
 pub(crate) fn majority_has_reached(
     now: BootTime,
     drift_rate: f64,

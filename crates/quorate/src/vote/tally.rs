@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{fmt::Debug, time::Duration};
 
-/// The meaning of a round's votes so far.
+/// The result of a round by the votes that it has counted so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The round may still be won or lost.
@@ -29,7 +29,7 @@ pub struct Grant {
     pub memory: NodeEpoch,
 }
 
-/// Data that a round collects from the replies beside the votes. A round that needs none uses `()`.
+/// Data that a round collects from the replies, in addition to the votes. A round that needs none uses `()`.
 pub trait RoundData: Clone + Debug {
     /// Takes the reply of one node. A later reply of the node replaces an earlier one.
     fn collect(&mut self, node: usize, reply: &Reply);
@@ -46,7 +46,7 @@ impl RoundData for () {
     }
 }
 
-/// Counts the votes of one acquire. Pure: it reads no clock.
+/// Counts the votes of one round. It performs no I/O and reads no clock.
 #[derive(Clone, Debug)]
 pub struct Tally<D = ()> {
     slots: Vec<Slot>,
@@ -129,7 +129,7 @@ impl<D: RoundData> Tally<D> {
         }
     }
 
-    /// Returns the meaning of the votes so far.
+    /// Returns the result of the round by the votes so far.
     pub fn verdict(&self) -> Verdict {
         if self.data.ends_round() {
             Verdict::Lost
@@ -144,11 +144,11 @@ impl<D: RoundData> Tally<D> {
 
     /// Returns the candidate for the fencing token: the largest counter among the grants.
     ///
-    /// A counter that is older than its node's memory was restored from a snapshot, and lacks the grants since that
-    /// snapshot. It is treated like a counter that was lost and started again: its value is the time, on the node's
-    /// clock, at which the node's quarantine ended. A later time, such as the end of a later quarantine, would be
-    /// wrong. A token ahead of the clocks would be issued again if the nodes lost their counters and started new ones
-    /// from their clocks.
+    /// A counter that is older than its node's memory was restored from a snapshot, and lacks the grants
+    /// since that snapshot. It is treated like a counter that was lost and started again. Its value is then
+    /// the time, on the node's clock, at which the node's quarantine ended. A later time, such as the end of
+    /// a later quarantine, would be wrong, since a token must not be ahead of the clocks. If the nodes lost
+    /// their counters, they would start new ones from their clocks and issue the token again.
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
             let restored = grant.counter.get() < grant.memory.since.as_micros();
@@ -177,7 +177,8 @@ impl<D: RoundData> Tally<D> {
         })
     }
 
-    /// Returns the quorum-th largest send time, from which the lease's validity counts.
+    /// Returns the send time from which the lease's validity counts: the latest time such that a majority of
+    /// the requests was sent at that time or later.
     pub fn sent_by_quorum(&self) -> Option<BootTime> {
         quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
     }
@@ -190,14 +191,14 @@ impl<D: RoundData> Tally<D> {
         }
     }
 
-    /// Returns whether the round could have been won if there were no other holder.
+    /// Returns whether other holders are the reason for a lost round: without them, it could have been won.
     pub fn is_contended(&self) -> bool {
         let against = self.contended().count();
         against > 0 && against + self.granted().count() + self.pending() >= self.majority()
     }
 
-    /// Returns the time after which enough other holders will have expired for a majority, by the nodes' replies; `None` if
-    /// that is unknown.
+    /// Returns the time after which, by the nodes' replies, the leases of enough other holders will have
+    /// expired for a majority. `None` if that is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         let free = self.granted().count() + self.pending();
         let needed = self.majority().saturating_sub(free).max(1);
@@ -235,10 +236,9 @@ impl<D: RoundData> Tally<D> {
     }
 }
 
-/// Returns the `majority`-th largest of the send times `times`: fewer than a majority of the requests were sent after
-/// that time.
+/// Returns the latest of `times` such that at least `majority` of them are at that time or later.
 pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime> + Clone, majority: usize) -> Option<BootTime> {
-    // There are few, and this is called for every vote of every lease: no list is allocated.
+    // No list is allocated to sort the times: they are few, and this runs for every vote of every lease.
     times.clone().filter(|&time| times.clone().filter(|&other| other >= time).count() >= majority).max()
 }
 
@@ -325,7 +325,8 @@ mod tests {
             Vote { memory, ..vote }
         };
         let since = |seconds: u64, vote: Vote| under(seconds, 8, vote);
-        // Node 0 was restored from a snapshot at 5 s; the other nodes had granted tokens up to 9 meanwhile.
+        // Node 0 was restored from a snapshot at 5 s. Since the snapshot, the other nodes had granted tokens
+        // up to 9.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
         assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
