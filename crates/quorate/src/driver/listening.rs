@@ -1,12 +1,13 @@
 use crate::node::{Listen, Resource};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The resources for whose releases the callers of one node wait, and the changes of this set that have not been sent
-/// to the node's session yet.
+/// The resources for whose releases callers wait, and the changes of this set that the session with one node
+/// has not been sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct ListenSet {
     resources: BTreeSet<Resource>,
-    /// Changes for the session, in order. Empty without a session: a new session gets all resources.
+    /// Changes for the session, in order. Empty without a session, since a new session subscribes to all
+    /// resources.
     changes: VecDeque<Listen>,
 }
 
