@@ -11,10 +11,10 @@ const ITEMS_A_CALL: usize = 64;
 /// The maximum number of pages of ledgers of one script call.
 const PAGES_A_CALL: usize = 4;
 
-/// The longest time to live, in milliseconds: the server adds it to its clock, and the sum must not overflow.
+/// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.
 const MS_MAX: u128 = 1 << 52;
 
-/// The keys of this deployment.
+/// The names of the keys of one deployment, which share its prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: String,
@@ -33,13 +33,14 @@ impl Keys {
         format!("{}node", self.prefix)
     }
 
-    /// The key of a lock's holder. For a claim, the key of everything that is stored.
+    /// Returns the key of a lock's holder. For a claim, returns the only key, which holds everything that is
+    /// stored of the claim.
     fn lock<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 2> {
         Joined([&self.prefix, resource.key()])
     }
 
-    /// The channel on which a server publishes the released leases on `resource`: the lock's key and
-    /// `:freed`. The scripts build the same name.
+    /// Returns the channel on which a server publishes releases of `resource`: the lock's key and `:freed`.
+    /// The scripts build the same name.
     pub(crate) fn freed(&self, resource: &Resource) -> String {
         format!("{}{}:freed", self.prefix, resource.key())
     }
@@ -70,8 +71,8 @@ pub(crate) struct Encoded {
     pub(crate) runs: Vec<usize>,
 }
 
-/// Encodes one script call for each run of similar requests, and for each run of requests that one script can
-/// serve in any order. An empty batch is encoded as TIME.
+/// Encodes a batch. Consecutive requests that one script can serve become one script call. These are requests
+/// of the same kind, or requests that a batch script serves in any order. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     // The estimated size of the batch: an acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
@@ -130,7 +131,8 @@ fn shares_a_call(a: &Request, b: &Request) -> bool {
     a == b || (batch_script(a).is_some() && batch_script(a) == batch_script(b))
 }
 
-/// Returns whether one script serves both requests and their common arguments are equal: see [`common_of`].
+/// Returns whether both requests have the same script and equal common arguments ([`common_of`]), so that
+/// they need no batch script.
 fn is_like(a: &Request, b: &Request) -> bool {
     let common = match (a, b) {
         (
@@ -243,7 +245,8 @@ fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
     }
 }
 
-/// Adds the arguments that are sent once for all items of a call.
+/// Adds the arguments that all items of a call have in common. Without a batch script they are sent once for
+/// the call.
 fn common_of(command: &mut RespCommand, request: &Request) {
     match request {
         _ if request.is_invalid() => {}
@@ -348,8 +351,8 @@ fn cursor(after: Option<&Cursor>) -> &str {
     after.map(Cursor::as_str).unwrap_or_default()
 }
 
-/// Returns a time to live in milliseconds. It is rounded up, so that a key never expires before its lease,
-/// and is at least 1, because a server does not accept zero.
+/// Returns a time to live in milliseconds. It is rounded up, so that a key never expires before its lease. It
+/// is at least 1, because a server does not accept zero.
 fn millis(time: Duration) -> u64 {
     let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX);
     u64::try_from(up).unwrap_or(u64::MAX)

@@ -40,7 +40,8 @@ impl PubSub {
     }
 }
 
-/// Returns whether a push confirms that a subscription to `channel` has begun or, if not `begun`, ended.
+/// Returns whether a push confirms that the subscription to `channel` has begun or, if `begun` is false, has
+/// ended.
 pub(crate) fn confirms(kind: &PushKind, data: &[Value], begun: bool, channel: &str) -> bool {
     let expected = if begun { PushKind::Subscribe } else { PushKind::Unsubscribe };
     *kind == expected && data.first().and_then(text) == Some(channel)

@@ -1,7 +1,7 @@
 use std::sync::OnceLock;
 
-/// The scripts. Each serves one kind of request, except for the last three. The head of each file lists its
-/// KEYS and ARGV.
+/// The Lua scripts. Each serves one kind of request, except for the last three. The head of each script's
+/// file lists its KEYS and ARGV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Acquire,
@@ -32,9 +32,9 @@ pub(crate) enum Script {
     ClaimInspect,
     /// Refuses requests that do not apply to their resource.
     Invalid,
-    /// Serves a mixture of the requests of [`Script::BATCHED`], in any order.
+    /// Serves the requests of the scripts in [`Script::BATCHED`], mixed in any order.
     Batch,
-    /// Serves a mixture of the requests of [`Script::BATCHED_CLAIMS`], in any order.
+    /// Serves the requests of the scripts in [`Script::BATCHED_CLAIMS`], mixed in any order.
     BatchClaims,
 }
 
@@ -85,11 +85,13 @@ impl Script {
         Self::BatchClaims,
     ];
 
-    /// The requests on locks that alternate in practice. A run of such requests is sent in one call, whatever their
-    /// order. Otherwise each request would need a call of its own when locks are acquired and released in turn.
+    /// The scripts whose requests are sent together in one call, whatever their order. In practice these
+    /// requests on locks alternate. Without a common call, locks that are acquired and released in turn would
+    /// need a call for each request.
     pub(crate) const BATCHED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
-    /// The requests on claims that are sent in one call, for the same reason as [`Script::BATCHED`].
+    /// The scripts for claims whose requests are sent together in one call, for the same reason as
+    /// [`Script::BATCHED`].
     pub(crate) const BATCHED_CLAIMS: [Self; 6] = [
         Self::ClaimAcquire,
         Self::ClaimRelease,
@@ -99,8 +101,8 @@ impl Script {
         Self::Complete,
     ];
 
-    /// Returns the script that serves this script's requests together with others, if there is one, and the
-    /// letter that it uses for them.
+    /// Returns the batch script that serves this script's requests together with others, if there is one.
+    /// Also returns the letter that stands for this script in the batch script's arguments.
     pub(crate) fn batch(self) -> Option<(Self, char)> {
         let letter = |scripts: &[Self]| {
             scripts.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
@@ -109,13 +111,13 @@ impl Script {
         locks.or_else(|| letter(&Self::BATCHED_CLAIMS).map(|letter| (Self::BatchClaims, letter)))
     }
 
-    /// Returns whether the arguments that all items of a call have in common are sent once. This is the case for
-    /// claims, which are sent by the thousand.
+    /// Returns whether arguments that all items of a call have in common are sent only once. That saves bytes
+    /// for claims, which are sent by the thousand.
     pub(crate) fn has_common_args(self) -> bool {
         matches!(self, Self::ClaimAcquire | Self::ClaimExtend | Self::Complete | Self::Count)
     }
 
-    /// Returns the text that the server runs.
+    /// Returns the text that is loaded into the server.
     pub(crate) fn source(self) -> &'static str {
         static SOURCES: OnceLock<Vec<String>> = OnceLock::new();
         let sources = SOURCES
@@ -169,7 +171,8 @@ impl Script {
 }
 
 /// Removes the functions that a script does not use, because the server creates all functions of a script
-/// again at every call. A paragraph whose first line of code begins with `local function` is a function.
+/// again at every call. `text` consists of paragraphs, separated by empty lines. A paragraph whose first line
+/// of code begins with `local function` is a function.
 fn without_unused_functions(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for paragraph in text.split("\n\n").collect::<Vec<_>>().into_iter().rev() {
@@ -198,8 +201,8 @@ fn claim_batch() -> &'static str {
     SOURCE.get_or_init(|| batch(include_str!("scripts/claims.lua"), &Script::BATCHED_CLAIMS))
 }
 
-/// Combines several scripts, which need `before`, into one. Each registers its function with `define` instead
-/// of calling `serve`.
+/// Combines several scripts, which all need the text `before`, into one. In the combined script, each of them
+/// registers its function with `define` instead of calling `serve`.
 fn batch(before: &str, scripts: &[Script]) -> String {
     const PRELUDE: &str = include_str!("scripts/prelude.lua");
     let mut source = [PRELUDE, before, include_str!("scripts/batch.lua")].concat();
@@ -216,7 +219,8 @@ fn batch(before: &str, scripts: &[Script]) -> String {
 pub(crate) struct Loaded([String; Script::ALL.len()]);
 
 impl Loaded {
-    /// Takes the replies of `SCRIPT LOAD` to each of [`Script::ALL`].
+    /// Creates the value from the replies to `SCRIPT LOAD` of each of [`Script::ALL`]; `None` if their number
+    /// is wrong.
     pub(crate) fn new(names: Vec<String>) -> Option<Self> {
         names.try_into().ok().map(Self)
     }

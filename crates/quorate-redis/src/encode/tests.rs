@@ -139,8 +139,8 @@ fn all_requests() -> Vec<Request> {
     all
 }
 
-/// Checks that the parameters that each script declares are those that the encoder sends to it: `serve(sets, votes,
-/// KEYS, ARGS, …, COMMON)`.
+/// Checks that the encoder sends to each script as many keys and arguments as the script declares by
+/// `serve(sets, votes, KEYS, ARGS, …, COMMON)`.
 #[test]
 fn every_script_declares_the_keys_and_arguments_that_it_receives() {
     let mut seen = Vec::new();
