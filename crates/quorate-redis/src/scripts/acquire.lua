@@ -9,7 +9,7 @@ return serve(true, true, 3, 6, function(k, a)
   if holder and not may_take(ARGV[a], holder) then
     return held(holder, lock)
   end
-  -- The worker that the reservation names goes before the queue.
+  -- The worker for which the lock is reserved comes before the waiters in the queue.
   if not holder then
     local first = blocked_by_queue(KEYS[k + 2], ARGV[a + 5])
     if first then

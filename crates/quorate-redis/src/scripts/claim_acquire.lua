@@ -4,17 +4,17 @@
 -- COMMON  ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs), retention of the
 --         counter (ms)
 
--- Returns the distance of the common initial value from this clock, and the first count: false if a counter
--- may not start there.
+-- Returns the distance of the common initial value from this clock, and the count of a new claim's first
+-- grant. The count is false if a counter may not start at that value.
 local function first_of(s)
   local start = tonumber(ARGV[s + 1])
   local apart = math.abs(now - start)
   return apart, apart <= tonumber(ARGV[s + 2]) and start < 9007199254740991 and decimal(start + 1)
 end
 
--- The values that all items with their COMMON at `s` share: the ends of the claim and of its counter, the
--- distance of the initial value from this clock, the reply for a new claim, the beginning of a new claim's
--- value up to the owner, and its time to live.
+-- The values that all items with the same COMMON share, which begins at ARGV[at]. They are the ends of the
+-- claim and of its counter, the distance of the initial value from this clock, the reply for a new claim, the
+-- value of a new claim without its owner, and that value's time to live.
 local at, held, kept, apart, granted, head, left
 
 local function prepare_common(s)

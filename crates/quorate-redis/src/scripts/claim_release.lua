@@ -1,4 +1,4 @@
--- Frees the claim if the owner is the same, and notifies its waiters. Never refused because of its time or
+-- Frees the claim if the given owner holds it, and notifies its waiters. Never refused because of its time or
 -- the marker.
 -- KEYS  the claim
 -- ARGV  owner

@@ -10,7 +10,7 @@
 -- as strings. redis.pcall returns errors as tables; `call` turns them into the item's refusal, so that a key
 -- of another type fails only its own item.
 
--- Functions that a call uses many times: a local is found faster than a global.
+-- Lua finds a local faster than a global, so functions that a script uses many times are locals.
 local pcall, type, tonumber, redis_pcall = pcall, type, tonumber, redis.pcall
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -19,7 +19,7 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
--- Returns decimal(now), without a number in between.
+-- Returns the same text as decimal(now), built from the two strings that TIME returns.
 local function node_time()
   return clock[1] .. string.sub('00000' .. clock[2], -6)
 end
@@ -154,10 +154,10 @@ local function low_water(key)
   return mark
 end
 
--- Returns fields of the ledger from `cursor` on, '' for the first call: about `most` of them or 256 KiB, in
--- arrays in which each field is followed by its value. Also returns the next cursor: '' at the end. A field
--- that exists from the first call to the last is in at least one of them, and may be in two. A short hash,
--- which a server stores packed, is returned whole.
+-- Returns a part of the ledger's fields from `cursor` on, which is '' for the first part: about `most` fields
+-- or 256 KiB. They are in arrays in which each field is followed by its value. Also returns the cursor of the
+-- next part, '' at the end. A field that exists from the first part to the last is in at least one part, and
+-- may be in two. A short hash, which a server stores packed, is returned whole.
 local function page(ledger, cursor, most)
   local chunks, fields, bytes = {}, 0, 0
   if cursor == '' then
@@ -185,7 +185,8 @@ local function page_reply(ledger, after)
   return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
 end
 
--- Refuses every item. `sets`: if it is past its deadline. `votes`: if the marker differs.
+-- Refuses every item of a script that stores keys (`sets`) if the deadline has passed. Refuses every item of
+-- a script that votes (`votes`) if the stored marker is not the stamp.
 local function check_deadline_and_marker(sets, votes)
   if sets and now > tonumber(ARGV[1]) then
     refuse('stale')
@@ -210,8 +211,9 @@ local function outcome(ok, reply)
   error(reply, 0)
 end
 
--- Calls item(k, a, s) for each item. KEYS[k] and ARGV[a] are the first of the item's, and ARGV[s] is the
--- first argument that all items have in common.
+-- Serves the items of a script. Each item has `keys` keys and `args` arguments, and the items have `common`
+-- arguments in common. Calls item(k, a, s) for each item: KEYS[k] and ARGV[a] are its first key and its first
+-- argument, and ARGV[s] is the first common argument.
 local function serve(sets, votes, keys, args, item, common)
   local out, s = { node_time() }, 3
   local refusal = outcome(pcall(check_deadline_and_marker, sets, votes))

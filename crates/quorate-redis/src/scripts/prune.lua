@@ -4,7 +4,8 @@
 return serve(true, true, 1, 3, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
   check_term(ledger, ARGV[a])
-  -- A leader whose clock is ahead must not make the ledger forget records that are yet to come.
+  -- A leader whose clock is ahead must not raise the mark above the time of records that will be written
+  -- later.
   if less(decimal(now), mark) then
     mark = decimal(now)
   end
