@@ -1,5 +1,5 @@
--- Counts an attempt on a claim if the given owner holds the claim and fewer attempts have been counted. With
--- -, reverses the count if exactly this many have been counted. If no attempt remains, the payload's
+-- Counts an attempt on a claim if the given owner holds the claim and fewer attempts have been counted. Or
+-- reverses the count if exactly this many attempts have been counted. If no attempt remains, the payload's
 -- fingerprint is removed too.
 -- KEYS  the claim
 -- ARGV  owner, attempts, the payload's fingerprint or nothing, + to count or - to reverse

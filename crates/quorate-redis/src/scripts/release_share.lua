@@ -1,4 +1,4 @@
--- Removes a reader; removing the last one frees the resource. Never refused because of its time or the
+-- Removes a reader; removing the last one frees the resource. Never refused because of the deadline or the
 -- marker.
 -- KEYS  lock, readers
 -- ARGV  owner
