@@ -47,11 +47,11 @@ pub(crate) struct Plan {
     pub(crate) leases: usize,
     /// The TTL of these leases.
     pub(crate) leases_ttl: Duration,
-    /// The time for which they are held.
+    /// The time for which these leases are held.
     pub(crate) held_for: Duration,
     /// The number of jobs in a long ledger.
     pub(crate) ledger_rows: usize,
-    /// The number of ticks in it.
+    /// The number of ticks in that ledger.
     pub(crate) ledger_ticks: usize,
     /// The number of message ids claimed in a round.
     pub(crate) ids: usize,

@@ -23,8 +23,8 @@ use tokio_postgres::{GenericClient, Transaction};
 /// # }
 /// ```
 ///
-/// A message whose row was removed by [`Effects::forget_before`] has its effect again if it is delivered
-/// again.
+/// If [`Effects::forget_before`] has removed a message's row and the message is delivered again, its effect
+/// happens again.
 #[derive(Clone, Debug)]
 pub struct Effects {
     set: Arc<str>,
@@ -69,8 +69,9 @@ impl Effects {
         create(client, Self::DDL).await
     }
 
-    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another transaction
-    /// with the same id waits until this one ends, and gets [`Once::First`] only if this one is rolled back.
+    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another
+    /// transaction with the same id waits until this transaction ends. It gets [`Once::First`] only if this
+    /// transaction is rolled back.
     ///
     /// # Errors
     /// [`Error::Name`] for an id that cannot be used. [`Error::Postgres`] if a query fails. At isolation levels above

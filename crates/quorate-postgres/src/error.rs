@@ -4,7 +4,7 @@ use quorate::{node::FencingToken, plain::plain};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A holder with a later token has already written: the lease was lost before this write.
+    /// The resource has been written under a later token, so this holder has lost its lease.
     #[error(
         "the write to {resource:?} under token {token} is refused: token {standing} has been used, so the lease was lost; roll back"
     )]
@@ -16,7 +16,7 @@ pub enum Error {
         /// The largest token that has been used.
         standing: FencingToken,
     },
-    /// An id or a name that no claim can have.
+    /// An id or a name cannot be stored, or is certainly a mistake.
     #[error("the {field} {value:?} cannot be used: {why}")]
     Name {
         /// The kind of name.

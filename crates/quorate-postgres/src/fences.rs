@@ -21,7 +21,7 @@ use tokio_postgres::{GenericClient, Transaction};
 /// # }
 /// ```
 ///
-/// A resource that was removed by [`Fences::forget_before`] accepts every token again.
+/// Once [`Fences::forget_before`] has removed a resource, it accepts every token again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fences;
 
