@@ -19,7 +19,7 @@ pub(crate) fn cpu() -> Duration {
     time(usage.user_time()) + time(usage.system_time())
 }
 
-/// Returns the bytes of this process that are in memory.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -35,7 +35,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     only: Vec<String>,
-    /// The rounds of each rival.
+    /// The number of rounds for each rival.
     pub(crate) rounds: usize,
     /// The length of a round.
     pub(crate) round: Duration,

@@ -16,7 +16,7 @@ pub enum Error {
         /// The largest token that has been used.
         standing: FencingToken,
     },
-    /// An id or a name cannot be stored, or is certainly a mistake.
+    /// The id or the name cannot be stored, or is certainly a mistake.
     #[error("the {field} {value:?} cannot be used: {why}")]
     Name {
         /// The kind of name.
@@ -39,7 +39,7 @@ const SHOWN_MAX: usize = 1024;
 fn explained(error: &tokio_postgres::Error) -> String {
     let shown = |text: &str| plain(text, SHOWN_MAX);
     let Some(report) = error.as_db_error() else {
-        // For a broken connection the reason is in the source.
+        // If the connection broke, the reason is in the error's source.
         let source = std::error::Error::source(error).map(ToString::to_string);
         return match source.filter(|source| !error.to_string().contains(source)) {
             Some(source) => shown(&format!("{error}: {source}")),

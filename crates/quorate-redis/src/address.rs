@@ -243,7 +243,8 @@ fn redact(text: &str) -> String {
         None => (String::new(), text),
     };
     let (hidden, rest) = match rest.rsplit_once('@') {
-        // The `@` may be part of the password, in an option.
+        // The last `@` comes after the beginning of the options, so it may be part of a password in an
+        // option.
         Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}…"),
         Some((_, rest)) => ("…@", rest),
         None => ("", rest),

@@ -5,10 +5,11 @@ use crate::{
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The maximum number of items of one script call: a server serves no other client while a script runs.
+/// The maximum number of items of one script call. An item is one request. The number is limited, because a
+/// server serves no other client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
-/// The maximum number of pages of ledgers of one script call.
+/// The maximum number of items of one script call if each item reads or prunes a page of a ledger.
 const PAGES_A_CALL: usize = 4;
 
 /// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.
@@ -115,7 +116,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     encoded
 }
 
-/// Returns the most items of one call. A page of a ledger is as much work as hundreds of locks.
+/// Returns the maximum number of items of one call. A page of a ledger is as much work as hundreds of locks.
 fn items_a_call(request: &Request) -> usize {
     match script_of(request) {
         // A read of one record is as little work as a lock.

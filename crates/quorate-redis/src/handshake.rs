@@ -120,7 +120,7 @@ fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     all
 }
 
-/// The replies received so far.
+/// The content of the handshake's replies that have arrived so far.
 #[derive(Default)]
 struct Replies {
     info: BTreeMap<String, String>,

@@ -215,7 +215,7 @@ fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Re
             let field = text(field)?;
             match (&*field, field.strip_prefix("r:")) {
                 ("t" | "w" | "l", _) => {}
-                // A server may return a field twice.
+                // A server may return a field twice: the later value replaces the earlier one.
                 (_, Some(key)) => match record(&text(value)?) {
                     Some(record) => drop(records.insert(key.into(), record)),
                     None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),

@@ -52,7 +52,7 @@ macro_rules! source {
 }
 
 impl Script {
-    /// All scripts, in the order of their numbers.
+    /// All scripts, in the order of their declaration, so that `script as usize` is an index into this list.
     pub(crate) const ALL: [Self; 29] = [
         Self::Acquire,
         Self::Raise,

@@ -250,7 +250,7 @@ async fn a_plain_redlock_client_excludes_and_is_excluded() {
     assert_eq!(server.command(&["GET", "ours"]), owner(1).as_str());
     let ttl: i64 = server.command(&["PTTL", "ours"]).parse().unwrap();
     assert!(ttl > 0 && ttl <= i64::try_from(LONG.as_millis()).unwrap());
-    // Another client's lock that never expires.
+    // Another client has set a lock that never expires.
     server.command(&["SET", "forever", "x"]);
     assert!(matches!(client.ask(acquire("forever", 1)).await, Reply::Held { remaining: None, .. }));
     let looked = client.ask(Request::Inspect { resource: lock("forever") }).await;

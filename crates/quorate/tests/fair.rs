@@ -246,7 +246,7 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
     b.close().await;
 }
 
-/// No worker reaches one of the five nodes.
+/// All workers reach only four of the five nodes.
 #[tokio::test]
 async fn with_one_node_down_both_waiters_acquire_in_turn() {
     let nodes = nodes();

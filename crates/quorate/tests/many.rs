@@ -1,5 +1,5 @@
-//! Many leases at once, numbered slots, and the limits of a lease other than its nodes. The tests use
-//! memory nodes and the real clock.
+//! Many leases at once, numbered slots, and leases that end at their maximum duration or when their worker is
+//! stuck. The tests use memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

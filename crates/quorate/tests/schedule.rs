@@ -45,7 +45,8 @@ mod futures {
     pub(crate) type Work = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
 }
 
-/// Only the thread of the scheduler's loop blocks. The tasks that extend the lease keep running.
+/// Only the thread that runs the scheduler's loop blocks. The tasks that extend the lease run on other
+/// threads, and keep running.
 #[tokio::test]
 async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     let nodes = nodes();
@@ -126,7 +127,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
             quorum.env().sleep(PERIOD).await;
         }
         if round == 0 {
-            // The drop acts like a crash, except that the lease is released. The sleep delays the next round.
+            // Dropping the run acts like a crash, except that the lease is released.
             drop(run);
             quorum.env().sleep(SECOND / 2).await;
         } else {

@@ -11,7 +11,7 @@ use crate::{
 use quorate::claim::{Claim, ClaimOutcome, Claims};
 use std::{sync::Arc, time::Duration};
 
-/// The number of ids that the rival has in flight: as many as [`Claims::claim_many`] sends together.
+/// The number of ids that the rival has in flight at a time: as many as [`Claims::claim_many`].
 const PIPELINED: usize = 512;
 /// Only one of this many ids is claimed in the measurement one by one, because all ids would take too long.
 const SINGLY_PART: usize = 10;

@@ -42,8 +42,8 @@ async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Stri
 async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let ledger = Ledger::new(quorum, "bench").map_err(|error| error.to_string())?;
     let now_micros = quorum.env().wall().as_micros();
-    // The ticks are 100 µs apart. They are in the future, because the servers keep no records from before
-    // their first connection.
+    // The ticks are 100 µs apart. They are in the future, because a node counts for a record only if the
+    // node's memory began before the record's time.
     let ticks = u64::try_from(plan.ledger_ticks).unwrap_or(u64::MAX);
     let begin = now_micros + 2 * SECOND;
     let rows = (0..plan.ledger_rows).map(|n| (format!("job/nightly-report-{n:05}"), u64::MAX >> 1, ROW));

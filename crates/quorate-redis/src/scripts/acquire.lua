@@ -28,8 +28,8 @@ return serve(true, true, 3, 6, function(k, a)
     refuse('full')
   end
   local count = decimal(tonumber(last) + 1)
-  -- The counter is written first: a node that fails between the two writes has counted a grant that no worker
-  -- received.
+  -- The counter is written first. A node that fails between the two writes has then counted a grant that no
+  -- worker received, which is harmless.
   call('SET', fence, count, 'PX', ARGV[a + 4])
   call('SET', lock, ARGV[a], 'PX', ARGV[a + 1])
   return { 'granted', count }

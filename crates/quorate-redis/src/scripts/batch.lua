@@ -1,5 +1,5 @@
--- Precedes the scripts that one call may mix. Each of them registers itself with define(...) instead of
--- calling serve(...). A call of serve_batch() follows them.
+-- Precedes the scripts whose requests one call may mix. Each of them registers itself with define(...)
+-- instead of calling serve(...). A call of serve_batch() follows them.
 -- KEYS  those of the items
 -- ARGV  after the stamp: a letter for each item, which names its script; then the arguments of each item, each followed
 --       by its own COMMON

@@ -31,8 +31,8 @@ end
 -- then.
 local seen
 
--- Returns the value at `key`, or nil. All keys are read together: a command costs a server more than a
--- lookup.
+-- Returns the value at `key`, or nil. The first call reads the values of all keys with one command, since
+-- each command costs a server more than a lookup in `seen`.
 local function value_at(key)
   if not seen then
     seen = {}
@@ -101,7 +101,7 @@ local function is_held_by(value, owner)
   return held ~= nil and #held <= 16 and tonumber(held) >= now_ms and string.sub(value, at) == owner
 end
 
--- Returns the milliseconds until the last of these ends; nil if it has passed.
+-- Returns the milliseconds until the last of these three ends, or nil if it has passed.
 local function left_of_last(held, kept, counted)
   local left = math.max(held or 0, kept or 0, counted or 0) - now_ms
   return left >= 0 and text_of(math.max(left, 1)) or nil

@@ -4,7 +4,7 @@
 --   KEYS[1]  the node's marker; then each item's keys
 --   ARGV[1]  not_after, microseconds; ARGV[2] the stamp of the votes; then the arguments that all items have in common
 --            (COMMON, in the heads of the scripts), then each item's arguments
---   returns  { the node's time in microseconds, one array of strings for each item, or a string for an array of one }
+--   returns  { the node's time in microseconds, then for each item an array of strings, or a single string }
 --
 -- Lua's numbers are doubles. Numbers therefore remain decimal strings unless they are added, and are compared
 -- as strings. redis.pcall returns errors as tables; `call` turns them into the item's refusal, so that a key

@@ -1,8 +1,8 @@
 -- Precedes the scripts that use readers or queues.
 --
 -- While readers hold a lock, its key holds the value READERS, so that other clients of the same lock find it
--- held. The key expires with the last reader. The readers are a sorted set, whose scores are their ends in
--- milliseconds of this server.
+-- held. The key expires with the last reader. The readers are the members of a sorted set. The score of a
+-- member is the end of its lease, in milliseconds of this server's clock.
 
 local READERS, READERS_MAX = 'quorate:readers', 1024
 local QUEUE, QUEUE_MAX = 'quorate:queue', 128

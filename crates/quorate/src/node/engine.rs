@@ -211,7 +211,7 @@ pub trait Store {
     fn set_marker(&mut self, marker: Arc<str>) -> Result<(), Self::Error>;
 }
 
-/// Runs a batch. If the store fails at one request, only that request is refused.
+/// Executes a batch on `store`. If the store fails at one request, only that request is refused.
 pub fn run<S: Store>(store: &mut S, batch: &Batch, clocks: Clocks) -> BatchReply
 where
     S::Error: std::fmt::Display,
@@ -219,8 +219,8 @@ where
     run_telling(store, batch, clocks, &mut Vec::new())
 }
 
-/// Runs a batch like [`run`], and adds the leases that it released to `freed`, for a node that notifies its
-/// subscribers.
+/// Executes a batch like [`run`], and adds the leases that it released to `freed`. Used by nodes that notify
+/// their subscribers.
 pub fn run_telling<S: Store>(
     store: &mut S,
     batch: &Batch,

@@ -33,14 +33,14 @@
 //!   another user may hold its lock. So a directory that an earlier version created (0755) is refused, with
 //!   an error that names the command that closes it: `chmod -R go= DIR`. These checks do not protect the
 //!   files from root.
-//! * **A worker that is stopped inside the critical section blocks the node** for all other workers until it
-//!   continues or dies: `flock` ends with its process, not with time. The other workers time out and continue
-//!   with their other nodes. A quorum of several file nodes helps only if the worker was not stopped inside
-//!   all of them.
-//! * **Editing the directory by hand changes the votes.** Deleting `lock` while a worker is inside lets a
-//!   second worker in; deleting single files loses their content. To start again with an empty node, move the
-//!   whole directory away and then delete it: open sessions notice that, and the new directory has a new run
-//!   id.
+//! * **A worker that is stopped while it holds the directory's lock blocks the node** for all other workers
+//!   until it continues or dies. A `flock` ends with its process, not with time. The other workers time out
+//!   and continue with their other nodes. So a quorum of several file nodes helps, unless the stopped worker
+//!   holds the locks of too many of them.
+//! * **Editing the directory by hand changes the votes.** If `lock` is deleted while a worker holds it, a
+//!   second worker can use the directory at the same time. Deleting other files loses their content. To start
+//!   again with an empty node, move the whole directory away and then delete it: open sessions notice that,
+//!   and the new directory has a new run id.
 //! * Leases are not synced to the disk, because no holder survives a power loss. A disk that acknowledges a
 //!   sync without performing it can lose counters and ledgers.
 

@@ -15,8 +15,8 @@ const SHOWN_MAX: usize = 1_200;
 /// The end of the owner token of a reservation: see [`Owner::reserve`].
 const RESERVED_FOR: &str = ":reserved";
 
-/// The first path components that are reserved for Quorate's own keys. The name of a plain lock must not begin with
-/// one of these words and a slash.
+/// The words that are reserved for Quorate's own keys. The name of a plain lock must not be one of these
+/// words, or begin with one and a slash.
 const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "resign"];
 
 /// The name of a lock, an election or a claim, without the deployment's prefix.

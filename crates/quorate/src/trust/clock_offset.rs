@@ -13,7 +13,7 @@ pub(crate) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// Takes a sample: the node read `node_time` between `sent` and `received`.
+    /// Computes a sample from one reply: the node read `node_time` between `sent` and `received`.
     pub(crate) fn sample(node_time: NodeTime, sent: BootTime, received: BootTime) -> Self {
         let node = i128::from(node_time.as_micros());
         let micros = |at: BootTime| i128::from(at.as_nanos() / 1_000);

@@ -15,7 +15,7 @@ pub struct Vote {
     pub ticket: u64,
     /// The boot clock just before the request was sent; `None` if the request was certainly not sent.
     pub sent: Option<BootTime>,
-    /// The memory of the node when the request was sent.
+    /// The memory epoch of the node when the request was sent.
     pub memory: NodeEpoch,
     /// The node's answer.
     pub answer: Answer,

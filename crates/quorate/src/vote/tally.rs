@@ -25,13 +25,13 @@ pub struct Grant {
     pub counter: FencingToken,
     /// The boot clock just before the request was sent.
     pub sent: BootTime,
-    /// The memory of the node that granted.
+    /// The memory epoch of the node when it was asked.
     pub memory: NodeEpoch,
 }
 
 /// Data that a round collects from the replies, in addition to the votes. A round that needs none uses `()`.
 pub trait RoundData: Clone + Debug {
-    /// Takes the reply of one node. A later reply of the node replaces an earlier one.
+    /// Collects the data in the reply of one node. A later reply of the same node replaces an earlier one.
     fn collect(&mut self, node: usize, reply: &Reply);
 
     /// Returns whether a reply has ended the round: it is then lost, whatever the other nodes grant.
@@ -102,7 +102,8 @@ impl<D: RoundData> Tally<D> {
                 Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
             }
             (answer, sent) => {
-                // A node that replied has not set the key, and never will. A node that did not reply may have set it.
+                // A node that replied, but did not grant, has not set the key. A node that did not reply may
+                // have set it, or may still do so.
                 let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
                 Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
             }

@@ -81,7 +81,7 @@ impl From<AccessError> for io::Error {
     }
 }
 
-/// Checks `path`, which has the role `part` for the node, for the effective user `me`.
+/// Checks that `path`, which has the role `part`, is safe to use for the effective user `me`.
 fn check(path: &Path, part: Part, Facts { kind, uid, mode }: Facts, me: u32) -> Result<(), AccessError> {
     let at = shell_word(path);
     let fault = |text: String| Err(AccessError(format!("{at} {text}")));
@@ -144,8 +144,8 @@ fn shell_word(path: &Path) -> String {
     format!("'{}'", crate::plain::plain(&text, 4_096).replace('\'', "'\\''"))
 }
 
-/// Creates `dir`, which is absolute and free of links, if it does not exist, and checks it and every
-/// directory above it. `given` is the path that the user named, perhaps through links.
+/// Creates `dir` if it does not exist, and checks it and every directory above it. `dir` is absolute and
+/// contains no links. `given` is the path that the user named, perhaps through links.
 pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     let me = effective_user();
     for path in [given, dir] {

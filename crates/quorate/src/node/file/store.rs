@@ -56,8 +56,8 @@ impl Directory {
         Self { root: root.to_owned(), boot, world }
     }
 
-    /// Creates what does not exist, and checks that no other user can reach it. `given` is the path that the
-    /// user named.
+    /// Creates the directories that do not exist, and checks that no other user can access them. `given` is
+    /// the path that the user named.
     pub(super) fn create(&self, given: &Path) -> Result<(), FileError> {
         let failed = |dir: &Path, e| FileError::new(dir, "be used", &e);
         access::secure_root(given, &self.root).map_err(|e| failed(&self.root, e))?;
@@ -393,7 +393,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     std::fs::rename(from, to).map_err(|e| FileError::new(to, "be written", &e))
 }
 
-/// Makes the names in `dir` survive a power loss.
+/// Syncs `dir`, so that the names of its files survive a power loss.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), FileError> {
     access::open_dir(dir).and_then(|dir| dir.sync_all()).map_err(|e| FileError::new(dir, "be synced", &e))
 }

@@ -65,7 +65,7 @@ struct SessionWorker {
     dir: Directory,
     sweeper: Sweeper,
     pending: VecDeque<PendingBatch>,
-    /// The time at which the session was found dropped.
+    /// The time at which this thread noticed that the session was dropped.
     dropped: Option<BootTime>,
 }
 
