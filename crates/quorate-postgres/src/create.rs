@@ -7,7 +7,7 @@ use tokio_postgres::GenericClient;
 /// happens.
 const LOCK: i64 = i64::from_be_bytes(*b"quorate\0");
 
-/// Executes `ddl`, a `CREATE TABLE IF NOT EXISTS`, while no other session executes such a call.
+/// Executes `ddl`, a `CREATE TABLE IF NOT EXISTS`, in one session at a time.
 ///
 /// `IF NOT EXISTS` alone is not enough: PostgreSQL looks for the table and creates it in two steps. If two
 /// sessions do both at once, one fails with a duplicate key in a system catalog.

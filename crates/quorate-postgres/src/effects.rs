@@ -135,9 +135,9 @@ impl Effects {
         Ok(messages.iter().map(verdict).collect())
     }
 
-    /// Removes records that are older than `age`, and returns their number. `age` must be longer than the time after
-    /// which a message may still be redelivered, and longer than the claims' retention: a message that arrives later
-    /// has its effect again.
+    /// Removes records that are older than `age`, and returns their number. `age` must be longer than the
+    /// claims' retention, and longer than the time for which a message may be redelivered. A message that
+    /// arrives later has its effect again.
     ///
     /// # Errors
     /// [`Error::Postgres`].

@@ -19,7 +19,7 @@
 //!
 //! # Why a claim is not enough
 //!
-//! A claim, like any lock, cannot alone give exactly-once effects. A worker may be paused or killed after it
+//! A claim alone, like any lock, cannot give exactly-once effects. A worker may be paused or killed after it
 //! has made its changes and before it completes the claim. The claim then expires, and another worker handles
 //! the message again. So the transaction that makes the changes must decide whether they were made before.
 //! Here it inserts a row with the message's id, which commits or rolls back together with the changes.

@@ -226,8 +226,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Returns the parts of an unusable URL that an error may show, because they are not a password: the scheme,
-/// and a text that looks like a host.
+/// Returns the parts of an unusable URL that an error may show: the scheme, and a text that looks like a
+/// host. They do not contain a password.
 ///
 /// If the user forgot to escape a password, or forgot the `@`, the password is in the place of another part.
 /// Therefore only the text after the last `@`, or a text without `:`, is shown. Of this text, only the

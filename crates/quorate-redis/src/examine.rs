@@ -71,9 +71,9 @@ const SETTINGS: [&str; 8] = [
     "cluster-enabled",
 ];
 
-/// The commands that the user of a node must be allowed to run, in the notation of ACL rules: all commands of
-/// the handshake and of the scripts. The last [`PUSHES`] commands wake waiters, and are optional. `mget` is
-/// optional too: without it, a batch of claims takes longer.
+/// The commands that the user of a node must be allowed to run, in the notation of ACL rules. They are all
+/// commands of the handshake and of the scripts. The last [`PUSHES`] commands wake waiters, and are optional.
+/// `mget` is optional too: without it, a batch of claims takes longer.
 pub const COMMANDS: [&str; 30] = [
     "select",
     "client|setname",
@@ -115,7 +115,7 @@ impl RedisNode {
     /// sets one.
     ///
     /// # Errors
-    /// The [`Cause`] why the server could not be queried. Its text contains no password.
+    /// The [`Cause`] of the failure. Its text contains no password.
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection. Nothing is written to the server.

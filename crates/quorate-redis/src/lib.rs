@@ -25,8 +25,8 @@
 //!
 //! With the prefix `P` (by default `quorate:`), these are the keys:
 //!
-//! * A lock `R` is the plain string `PR`, set with `NX` and `PX`, so that Quorate and any Redlock client that
-//!   uses this key exclude each other. Its counter is `{PR}:fence`.
+//! * A lock `R` is the plain string `PR`, set with `NX` and `PX`. So Quorate and any Redlock client that uses
+//!   this key exclude each other. Its counter is `{PR}:fence`.
 //! * The claim `ID` of the set `S` is the string `Pclaim/S/ID`, which contains everything that is stored
 //!   about it.
 //! * The ledger of a group is the hash `Pledger/GROUP`.

@@ -43,7 +43,7 @@ pub fn replies(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> 
 /// Performs a handshake under `password` with a server that sends `bytes`, whatever commands it receives.
 ///
 /// # Errors
-/// The [`Cause`] why no session was opened.
+/// The [`Cause`] of the failure.
 pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     let login = Login { user: None, password: Some(Secret::new(password)), database: 1 };
     let mut halves = connection(bytes, usize::MAX);

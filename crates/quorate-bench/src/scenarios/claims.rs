@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 /// The number of ids that the rival has in flight at a time: as many as [`Claims::claim_many`].
 const PIPELINED: usize = 512;
-/// Only one of this many ids is claimed in the measurement one by one, because all ids would take too long.
+/// One id in this many is claimed when ids are claimed one by one, because all ids would take too long.
 const SINGLY_PART: usize = 10;
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {

@@ -12,9 +12,9 @@ local function first_of(s)
   return apart, apart <= tonumber(ARGV[s + 2]) and start < 9007199254740991 and decimal(start + 1)
 end
 
--- The values that all items with the same COMMON share, which begins at ARGV[at]. They are the ends of the
--- claim and of its counter, the distance of the initial value from this clock, the reply for a new claim, the
--- value of a new claim without its owner, and that value's time to live.
+-- The values that all items with the same COMMON share, which begins at ARGV[at]: the ends of the claim
+-- (held) and of its counter (kept), and the distance of the initial value from this clock (apart). For a new
+-- claim: the reply (granted), the value without its owner (head), and the value's time to live (left).
 local at, held, kept, apart, granted, head, left
 
 local function prepare_common(s)

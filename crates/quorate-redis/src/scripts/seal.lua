@@ -1,5 +1,5 @@
 -- Makes the ledger refuse the writes of earlier terms, and returns its content, a page at a time. The pages
--- after the first miss no record that was stored at the seal: an earlier term can no longer write, and after
+-- after the first miss no record that was stored at the seal. An earlier term can no longer write, and after
 -- the seal of a later term the next page is refused.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
 -- ARGV  term, the end of the last page or nothing

@@ -394,8 +394,8 @@ fn a_marker_that_arrived_too_late_is_written_on_the_next_connection() {
     assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
 }
 
-/// Returns the core of the first of three nodes, which votes since 10 ms. If `steady` is true, the clocks of
-/// the other two nodes have not stepped against the boot clock.
+/// Returns the core of the first of three nodes. The node has a vote since 10 ms. If `steady` is true, the
+/// clocks of the other two nodes have not stepped against the boot clock.
 fn one_of_three(steady: bool) -> Harness {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));

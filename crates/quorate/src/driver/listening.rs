@@ -1,8 +1,8 @@
 use crate::node::{Listen, Resource};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The resources for whose releases callers wait, and the changes of this set that the session with one node
-/// has not been sent yet.
+/// The resources for whose releases callers wait, and the changes of this set that have not been passed to
+/// the node's session yet.
 #[derive(Debug, Default)]
 pub(crate) struct ListenSet {
     resources: BTreeSet<Resource>,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// releases can be in progress only if a node reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
-/// The waiters of this process for each resource, which decides which waiter a release wakes. It performs no
-/// I/O: it returns a `W`, with which the caller notifies the waiter.
+/// The queues of this process's waiters, one for each resource. It decides which waiter a release wakes. It
+/// performs no I/O: it returns a `W`, with which the caller notifies the waiter.
 ///
 /// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer
 /// reports prove nothing. An attempt that lost releases its grants on a minority, and a single faulty node

@@ -239,8 +239,9 @@ where
     BatchReply { node_time: clocks.wall, replies }
 }
 
-/// Serves `request`. Refuses it if the node's clock is past the batch's `not_after`, if the batch's marker is
-/// not the node's, or if the request does not apply to this kind of resource.
+/// Serves `request`, unless one of these checks fails. The node's clock must not be past the batch's
+/// `not_after`, the batch's marker must be the node's, and the request must apply to the kind of its
+/// resource.
 fn check_and_serve<S: Store>(
     store: &mut S,
     batch: &Batch,

@@ -39,7 +39,7 @@
 //!   holds the locks of too many of them.
 //! * **Editing the directory by hand changes the votes.** If `lock` is deleted while a worker holds it, a
 //!   second worker can use the directory at the same time. Deleting other files loses their content. To start
-//!   again with an empty node, move the whole directory away and then delete it: open sessions notice that,
+//!   again with an empty node, move the whole directory away and then delete it. Open sessions notice that,
 //!   and the new directory has a new run id.
 //! * Leases are not synced to the disk, because no holder survives a power loss. A disk that acknowledges a
 //!   sync without performing it can lose counters and ledgers.

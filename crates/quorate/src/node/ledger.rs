@@ -10,8 +10,8 @@ pub const PAGE_RECORDS: usize = 500;
 pub const PAGE_BYTES: usize = 256 << 10;
 
 /// The maximum number of bytes of records in a page that a client accepts. It is far more than
-/// [`PAGE_BYTES`]: a Redis server may be configured to store long hashes in the packed encoding, and it
-/// returns such a hash as a whole.
+/// [`PAGE_BYTES`], because a Redis server returns a hash in the packed encoding as a whole. A server may be
+/// configured to store long hashes in this encoding.
 const BELIEVED_BYTES: usize = 16 << 20;
 
 /// The longest cursor that a client accepts, in bytes. Some kinds of node use the last record's key as the

@@ -47,7 +47,7 @@ impl Resource {
     ///
     /// # Errors
     /// [`SettingError`] if `name` is empty or longer than 512 bytes, contains a brace or a control character,
-    /// or begins with a reserved word (such as `election/`).
+    /// or begins with a reserved word (such as `election`).
     pub fn lock(name: &str) -> Result<Self, SettingError> {
         check("resource", name)?;
         let word = name.split('/').next().unwrap_or_default();
@@ -191,8 +191,8 @@ impl Owner {
         signed(self.0.strip_suffix(RESERVED_FOR)?)
     }
 
-    /// Returns whether an acquire with this token is granted although the node stores `holder`: it is if
-    /// `holder` is a reservation for the same worker.
+    /// Returns whether an acquire with this token may replace `holder`: it may if `holder` is a reservation
+    /// for the same worker.
     #[doc(hidden)]
     pub fn may_take(&self, holder: &Self) -> bool {
         holder.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))

@@ -101,11 +101,11 @@ impl TrustPolicy {
                 _ => VoteRejection::Unmet,
             });
         }
-        // A node that had a marker may come back with old fencing counters. A counter starts at a wall-clock
-        // time. It is recognised as old if its number is smaller than the time at which the node's memory
-        // began, so the memory must begin after all old counters. The clock of the worker that started such a
-        // counter may have been ahead of another node's clock by `max_clock_offset`, and that node's clock
-        // ahead of this node's by the same.
+        // A node that had a marker may come back with old fencing counters. A counter starts at the
+        // wall-clock time of a worker. It is recognised as old if its number is smaller than the time at
+        // which the node's memory began. So the memory must begin after all old counters. A worker that
+        // started one may have been ahead of another node's clock by `max_clock_offset`. That node's clock
+        // may have been ahead of this node's by the same.
         let margin = match reason {
             QuarantineReason::Restarted => self.config.max_clock_offset * 2,
             _ => Duration::ZERO,

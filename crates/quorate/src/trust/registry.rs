@@ -137,8 +137,8 @@ struct RegistryState {
 enum MarkerState {
     /// No handshake with the node has succeeded yet.
     Unknown,
-    /// A handshake took place, but no marker counts: the node had none, or the connection has ended since, so that
-    /// the node may store a different marker by now.
+    /// A handshake took place, but no marker counts. Either the node had none, or the connection has ended
+    /// and the node may store a different marker by now.
     None,
     /// The marker names the same node list and shared settings.
     Agrees,

@@ -1,4 +1,4 @@
-//! The part of a driver's core that acts on the trust in its node: it checks the node's clock, writes
+//! The part of a driver's core that acts on the trust in its node. It checks the node's clock, writes
 //! markers, and probes a node that is idle or must not vote.
 
 use crate::{

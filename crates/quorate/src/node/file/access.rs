@@ -3,8 +3,8 @@
 //! The node's own directories and files must belong to the effective user and be closed to all others. For
 //! the directories above them, the rules are those of OpenSSH's `StrictModes`. Each must belong to root or to
 //! the effective user. Other users must not be able to write to it, unless it is sticky (like `/tmp`). So no
-//! other user except root can replace the node's directory, and a path leads to the same file when it is
-//! checked and when it is used.
+//! other user except root can replace the node's directory. A path therefore leads to the same file when it
+//! is checked and when it is used.
 
 use rustix::{fs::OFlags, io::Errno};
 use std::{

@@ -2,10 +2,10 @@
 //!
 //! The directory records the boot in which it was used last, and the ids of the machines (a host, and
 //! containers on it) that used it in that boot. A process of the recorded boot is accepted, since it has the
-//! same kernel and clock. A process of another boot is accepted if its machine id is recorded, or if it or
-//! the record has no id: its machine has then restarted. Any other process is refused. A boot that a later
-//! boot has replaced in the record cannot come back. So a process whose boot was replaced is refused too,
-//! whatever its machine id.
+//! same kernel and clock. A process of another boot is accepted if its machine id is recorded, or if the
+//! process or the record has no id. Its machine then counts as restarted. Any other process is refused. A
+//! boot that a later boot has replaced in the record cannot come back. So a process whose boot was replaced
+//! is refused too, whatever its machine id.
 
 use super::boot;
 use serde::{Deserialize, Serialize};

@@ -140,8 +140,8 @@ impl FileError {
         Self { text: text.into(), is_unsafe: false }
     }
 
-    /// Returns the [`Cause`] why a session cannot be opened: `Denied` if other users can access the file,
-    /// otherwise the result of `other`.
+    /// Converts the error to the [`Cause`] with which the opening of a session fails: `Denied` if other users
+    /// can access the file, otherwise the result of `other`.
     pub(super) fn cause(self, other: impl FnOnce(Arc<str>) -> Cause) -> Cause {
         if self.is_unsafe { Cause::Denied(self.text) } else { other(self.text) }
     }
