@@ -102,7 +102,7 @@ impl Script {
     ];
 
     /// Returns the batch script that serves this script's requests together with others, if there is one.
-    /// Also returns the letter that stands for this script in the batch script's arguments.
+    /// Also returns the letter by which the batch script's arguments name this script.
     pub(crate) fn batch(self) -> Option<(Self, char)> {
         let letter = |scripts: &[Self]| {
             scripts.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
