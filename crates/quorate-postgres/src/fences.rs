@@ -21,7 +21,7 @@ use tokio_postgres::{GenericClient, Transaction};
 /// # }
 /// ```
 ///
-/// Once [`Fences::forget_before`] has removed a resource, it accepts every token again.
+/// A resource that [`Fences::forget_before`] has removed accepts every token again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fences;
 

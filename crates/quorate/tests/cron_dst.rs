@@ -163,8 +163,7 @@ const CASES: &[Case] = &[
             "=",
         ],
     ),
-    // --- corrections of three hours or more: under any rule, skipped times have no ticks and repeated times
-    // have all
+    // --- corrections of three hours or more: skipped times have no ticks, repeated times have all
     (APIA, "30 12 * * *", ["", "=", "=", "="]),
     (APIA, "30 0,23 * * *", ["23:30:00-10:00 00:30:00+14:00", "=", "=", "="]),
     (CASEY, "30 1 * * *", ["01:30:00+11:00", "=", "=", "="]),

@@ -1,5 +1,5 @@
--- Extends the lease from now, and never shortens it. Sets the owner again if the resource is free and its
--- queue is empty.
+-- Extends the lease to ttl from now, and never shortens it. Sets the owner again if the resource is free and
+-- its queue is empty.
 -- KEYS  lock, counter, queue
 -- ARGV  owner, ttl (ms), token, retention of the counter (ms)
 return serve(true, true, 3, 4, function(k, a)

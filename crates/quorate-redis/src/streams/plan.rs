@@ -58,7 +58,8 @@ impl Plan {
         self.failures = 0;
     }
 
-    /// Handles entries that were taken over. `next` is the start of the next call, if there may be more.
+    /// Handles entries that were taken over. `next` is the id at which the next call must start, if there may
+    /// be more entries.
     pub(super) fn on_takeover(&mut self, next: Option<String>, now: BootTime) {
         if next.is_none() {
             self.next_search = now + self.search_interval;
@@ -114,7 +115,7 @@ mod tests {
         plan.on_takeover(Some("9-0".to_owned()), at(0));
         assert_eq!(plan.next(BLOCK, at(0)), Step::Takeover("9-0".to_owned()));
         plan.on_takeover(None, at(100));
-        // No read blocks past the next search.
+        // A read of new entries blocks until the next search at most.
         assert_eq!(plan.next(BLOCK, at(200)), Step::New(Duration::from_millis(900)));
         plan.on_new();
         assert_eq!(plan.next(BLOCK, at(1100)), Step::Takeover("0-0".to_owned()));

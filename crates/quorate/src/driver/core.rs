@@ -28,11 +28,11 @@ const TIMEOUTS_MAX: u32 = 3;
 /// The maximum number of releases that are kept for a node without a connection. The oldest are dropped
 /// first. Nothing is lost by that, since a key that is not released expires.
 const RELEASES_MAX: usize = 100_000;
-/// The time between two probes of a quarantined node, which find out whether an operator has ended the
-/// quarantine in its marker.
+/// The time between two probes of a quarantined node. A probe finds out whether an operator has ended the
+/// quarantine.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// The time between two handshakes with a node that must not vote, which find out whether an operator has
-/// fixed it.
+/// The time between two handshakes with a node that must not vote. A new handshake finds out whether an
+/// operator has fixed the node.
 const RECONNECT_EVERY: Duration = Duration::from_secs(10);
 /// The number of probes of an idle node in one `max_ttl`, so that a step of its clock is noticed.
 const IDLE_PROBES: u32 = 3;

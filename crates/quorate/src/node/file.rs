@@ -8,12 +8,12 @@
 //! | `identity.json` | the run id and the time at which it was created | yes |
 //! | `machine.json` | the machine and boot that used the directory last | yes |
 //! | `marker.json` | the node's marker | yes |
-//! | `counters/`, `claims/`, `lives/`, `ledgers/` | one small JSON file for each resource or group, with its full name | yes |
+//! | `counters/`, `claims/`, `ledgers/`, and `lives/` (the retention of each ledger) | one JSON file for each resource or group, which contains its full name | yes |
 //! | `leases/<boot id>/` | the same for leases and queues; leases of earlier boots are void, and are removed | no |
 //!
 //! Every write creates a file with a random name and then renames it. After a crash, a file therefore has
-//! either the old content or the new. No symbolic link is followed. A file that cannot be read fails the
-//! requests that need it, with a message that names it; it is never treated as a free resource.
+//! either the old content or the new. No symbolic link is followed. If a file cannot be read, the requests
+//! that need it fail, with an error that names the file. The resource is never treated as free.
 //!
 //! # What is not guaranteed
 //!

@@ -41,7 +41,7 @@ pub enum Request {
     Raise {
         /// The resource that is held.
         resource: Resource,
-        /// The expected holder.
+        /// The owner token of the expected holder.
         owner: Owner,
         /// The largest counter among the attempt's grants.
         to: FencingToken,
@@ -54,7 +54,7 @@ pub enum Request {
     Extend {
         /// The resource that is held.
         resource: Resource,
-        /// The holder.
+        /// The owner token of the holder.
         owner: Owner,
         /// The duration of the lease from now.
         ttl: Duration,
@@ -69,7 +69,7 @@ pub enum Request {
     Reserve {
         /// The resource that is held; not a claim.
         resource: Resource,
-        /// The expected holder.
+        /// The owner token of the expected holder.
         owner: Owner,
         /// The token of the reservation.
         successor: Owner,
@@ -81,7 +81,7 @@ pub enum Request {
     Release {
         /// The resource that is held.
         resource: Resource,
-        /// The holder.
+        /// The owner token of the holder.
         owner: Owner,
     },
     /// Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access
@@ -101,7 +101,7 @@ pub enum Request {
     ExtendShare {
         /// The resource that is read under; not a claim.
         resource: Resource,
-        /// The reader.
+        /// The owner token of the reader.
         owner: Owner,
         /// The duration of the lease from now.
         ttl: Duration,
@@ -111,7 +111,7 @@ pub enum Request {
     ReleaseShare {
         /// The resource that is read under; not a claim.
         resource: Resource,
-        /// The reader.
+        /// The owner token of the reader.
         owner: Owner,
     },
     /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been
@@ -120,11 +120,11 @@ pub enum Request {
     Downgrade {
         /// The resource that is held; not a claim.
         resource: Resource,
-        /// The holder.
+        /// The owner token of the holder.
         owner: Owner,
         /// The lease's fencing token.
         token: FencingToken,
-        /// The reader that replaces the holder.
+        /// The owner token of the reader that replaces the holder.
         reader: Owner,
         /// The duration of the reader's lease.
         ttl: Duration,
@@ -165,7 +165,7 @@ pub enum Request {
     Complete {
         /// The claim.
         resource: Resource,
-        /// The holder, or former holder.
+        /// The owner token of the holder, or of the former holder.
         owner: Owner,
         /// The done record. Of two records, the one with the larger token is kept. The result has at most 1
         /// KiB.
@@ -178,7 +178,7 @@ pub enum Request {
     Count {
         /// The claim.
         resource: Resource,
-        /// The expected holder.
+        /// The owner token of the expected holder.
         owner: Owner,
         /// The number of this attempt.
         attempts: u32,
@@ -202,7 +202,7 @@ pub enum Request {
     /// Makes the ledger refuse writes of terms before `term`, and returns one page of its content. A further
     /// *seal* with the last page's cursor returns the next page.
     Seal {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The sealing leader's term.
         term: FencingToken,
@@ -213,7 +213,7 @@ pub enum Request {
     /// (compare and set). Refused for a term before the ledger's, for a record below the low-water mark, and
     /// over a final record.
     Write {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The writing leader's term. A term newer than the ledger's also seals it.
         term: FencingToken,
@@ -227,7 +227,7 @@ pub enum Request {
     /// Raises the ledger's low-water mark to `below`, but never beyond the node's own time, and removes the
     /// records before it, a page at a time. Refused for a term before the ledger's.
     Prune {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The pruning leader's term.
         term: FencingToken,
@@ -239,14 +239,14 @@ pub enum Request {
     /// Sets the retention of a ledger: the time for which it is kept after its last *seal*, *write*, *prune*
     /// or *keep*. The time starts again now. Does not create a missing ledger.
     Keep {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The retention.
         life: Duration,
     },
     /// Returns the records of the ledger, a page at a time, or the record under one key. Changes nothing.
     Read {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The cursor that the last page returned; `None` for the first page. Not used with a `key`.
         after: Option<Cursor>,

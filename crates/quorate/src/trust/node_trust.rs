@@ -101,8 +101,8 @@ impl NodeTrust {
         matches!(self.trust, TrustState::Unknown)
     }
 
-    /// Returns whether the decision depends on handshakes with other nodes. A change of the registry reports
-    /// them.
+    /// Returns whether the decision waits for handshakes with other nodes. The registry notifies the driver
+    /// of them.
     pub(crate) fn awaits_others(&self) -> bool {
         self.awaits_others
     }

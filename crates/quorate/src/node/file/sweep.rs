@@ -44,7 +44,7 @@ pub(super) struct Sweeper {
 
 impl Sweeper {
     /// Sweeps after `written` changes, while the directory's lock is held. Files that cannot be read or
-    /// removed are skipped: a request that needs one reports the error.
+    /// removed are skipped: a request that needs such a file reports the error.
     pub(super) fn sweep(&mut self, dir: &Directory, clocks: Clocks, written: usize) {
         self.pending_checks += written * CHECKS_PER_WRITE;
         if self.pending_checks < MIN_CHECKS {
