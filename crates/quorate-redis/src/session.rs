@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The longest time for which a dropped session continues to send the requests that it was given, if the
-/// server has stopped reading. After it the requests are discarded. The leases that they would have released
-/// expire.
+/// server has stopped reading. After this time the requests are discarded. The leases that they would have
+/// released expire.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 /// The interval at which a session with a durable server checks that the server is still durable.

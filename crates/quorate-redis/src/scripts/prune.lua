@@ -25,7 +25,7 @@ return serve(true, true, 1, 3, function(k, a)
         old[#old + 1] = chunk[i]
       end
     end
-    -- Lua passes no more than a few thousand arguments.
+    -- A call in Lua takes a few thousand arguments at most.
     for i = 1, #old, 500 do
       call('HDEL', ledger, unpack(old, i, math.min(i + 499, #old)))
     end

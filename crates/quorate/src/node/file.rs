@@ -68,8 +68,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The longest time for which the batches of a dropped session wait for the directory's lock. After it the
-/// batches are discarded. The leases that they would have released expire.
+/// The longest time for which the batches of a dropped session wait for the directory's lock. After this time
+/// the batches are discarded. The leases that they would have released expire.
 pub const LINGER: Duration = Duration::from_secs(5);
 
 /// A node in a directory that processes of one host share.

@@ -259,10 +259,11 @@ impl NodeTrust {
         matches!(self.trust, TrustState::Withheld { .. })
     }
 
-    /// Returns whether the reason for a refusal may end soon without an operator. There are three such reasons. The
-    /// markers of other nodes differ from this worker's list, and more nodes may be reached. Too few nodes were
-    /// reached, and another worker may write the marker. The marker names a node set that this worker's set is about
-    /// to replace.
+    /// Returns whether the reason for a refusal may end soon without an operator. Three reasons may:
+    ///
+    /// * The markers of other nodes differ from this worker's list or settings. More nodes may be reached.
+    /// * Too few nodes were reached. Another worker may write the marker.
+    /// * The marker says that this worker's node set is about to replace another one.
     pub(crate) fn may_change_soon(&self) -> bool {
         match &self.trust {
             TrustState::Withheld {
