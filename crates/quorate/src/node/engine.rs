@@ -149,9 +149,9 @@ pub trait Store {
     fn ledger(&self, group: &str) -> Result<LedgerState, Self::Error>;
     /// Replaces the whole ledger of a group.
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Self::Error>;
-    /// Returns a part of a group's ledger. A store can override it in order to read less than the whole
-    /// ledger. The part has at most `most` records, in the order of their keys, and only keys greater than
-    /// `after`. The result always includes the term and the low-water mark.
+    /// Returns the records of a group's ledger whose keys are greater than `after`: at most `most` of them,
+    /// in the order of their keys. The result also includes the term and the low-water mark. The default
+    /// implementation reads the whole ledger; a store can override it to read less.
     fn ledger_after(
         &self,
         group: &str,
@@ -239,9 +239,9 @@ where
     BatchReply { node_time: clocks.wall, replies }
 }
 
-/// Serves `request`, unless one of these checks fails. The node's clock must not be past the batch's
-/// `not_after`, the batch's marker must be the node's, and the request must apply to the kind of its
-/// resource.
+/// Serves `request`, or refuses it if a check fails. If the request could set a key, the node's clock must
+/// not be past the batch's `not_after`. If the request is a vote, the batch's stamp must equal the node's
+/// marker. Every request must apply to the kind of its resource.
 fn check_and_serve<S: Store>(
     store: &mut S,
     batch: &Batch,

@@ -9,7 +9,7 @@
 //! | `machine.json` | the machine and boot that used the directory last | yes |
 //! | `marker.json` | the node's marker | yes |
 //! | `counters/`, `claims/`, `ledgers/`, and `lives/` (the retention of each ledger) | one JSON file for each resource or group, which contains its full name | yes |
-//! | `leases/<boot id>/` | the same for leases and queues; leases of earlier boots are void, and are removed | no |
+//! | `leases/<boot id>/` | one JSON file for each lease or queue; leases of earlier boots are void, and are removed | no |
 //!
 //! Every write creates a file with a random name and then renames it. After a crash, a file therefore has
 //! either the old content or the new. No symbolic link is followed. If a file cannot be read, the requests
@@ -19,13 +19,14 @@
 //!
 //! * **One machine only.** Leases are timed by the machine's boot clock, and are void after a reboot. File
 //!   systems that several machines can mount are refused if the kernel reports them: NFS, SMB, 9p, virtiofs,
-//!   FUSE (except for local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. Others are not
-//!   recognised (a shared disk, a file system below an overlay). For these, the directory records the boot id
-//!   and the machine id of the machine that uses it. Another machine is refused, with a message that names
-//!   both machines. Two machines with the same machine id (clones of an image), or without one, look like one
-//!   machine that has restarted. The second machine then takes over the directory, and the first is refused
-//!   from its next request on. Leases that the first machine acquired before may overlap with new ones for up
-//!   to their TTL. Containers that have time namespaces of their own could have two leaders.
+//!   FUSE (except for local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. Others, such as
+//!   a shared disk or a file system below an overlay, are not recognised. Therefore the directory also
+//!   records the boot id and the machine id of the machine that uses it. Another machine is refused, with a
+//!   message that names both machines. Two machines with the same machine id (clones of an image), or without
+//!   one, look like one machine that has restarted. The second machine then takes over the directory, and the
+//!   first is refused from its next request on. Leases that the first machine acquired before may overlap
+//!   with new ones for up to their TTL. Containers with time namespaces of their own have different boot
+//!   clocks, so two of them could hold one lease.
 //! * **One user only.** Directories are created with mode 0700 and files with 0600, whatever the umask. A
 //!   directory is refused if it belongs to another user, is open to others, or lies below a directory in
 //!   which others could replace it. (OpenSSH's `StrictModes` has the same rule; a sticky directory such as

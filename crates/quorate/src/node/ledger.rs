@@ -21,8 +21,8 @@ const CURSOR_MAX: usize = 4096;
 /// An entry of a ledger: a small value with its time and its term.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Record {
-    /// The time by which the record is pruned, in microseconds since the epoch: for instance the time of a
-    /// tick.
+    /// The time that decides when the record is pruned, in microseconds since the epoch. For a record of a
+    /// tick, it is the tick's time.
     pub at: u64,
     /// The term that wrote the record.
     pub term: FencingToken,

@@ -17,8 +17,8 @@
 //!
 //! A node decides only its own vote. A session cannot recall a request that it has sent. If the reply is
 //! lost, the node may have executed the request, or may still execute it later. Two rules keep an abandoned
-//! request from doing harm. The node refuses requests that come after [`Batch::not_after`]. A new session
-//! sends nothing before the last `not_after` of the old session has passed.
+//! request from doing harm. After [`Batch::not_after`], the node refuses every request that could set a key.
+//! A new session sends nothing before the last `not_after` of the old session has passed.
 
 #[doc(hidden)]
 pub mod engine;

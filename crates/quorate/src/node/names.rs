@@ -171,7 +171,7 @@ impl Owner {
     /// The holder that a node reports for a free resource if other waiters come first in its queue.
     pub const QUEUE: &'static str = "quorate:queue";
 
-    /// Returns the token of one attempt by `worker`.
+    /// Returns the token of one attempt by `worker`. Its random bits are `high` and `low`.
     #[doc(hidden)]
     pub fn sign(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}").into())

@@ -16,8 +16,8 @@ pub enum Push {
     Released {
         /// The released lease.
         lease: ReleasedLease,
-        /// The number of sessions, of all workers, to which the node sent this push. So many workers may now
-        /// attempt to acquire at the same time.
+        /// The number of sessions, of all workers, to which the node sent this push. Up to this many sessions
+        /// may now cause an attempt to acquire the resource at the same time.
         notified: u32,
     },
 }

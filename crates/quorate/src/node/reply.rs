@@ -108,7 +108,8 @@ pub enum Refusal {
     /// The owner in the request does not hold the resource, or no longer does.
     #[error("the resource is no longer held by this attempt")]
     NotOwner,
-    /// The counter is larger than the token in the request: another attempt has acquired since.
+    /// The counter is larger than the token in the request, or is missing, so another attempt may have
+    /// acquired since. For *count*: the stored count of attempts does not fit the request.
     #[error("a later attempt has been counted")]
     Superseded,
     /// The resource has as many readers, or its queue as many places, as a node allows.
@@ -129,7 +130,7 @@ pub enum Refusal {
     /// A key under a name of Quorate has another type, or content that Quorate did not write.
     #[error("a key holds something else than expected: {0}")]
     WrongType(Arc<str>),
-    /// The node failed at this request alone, for instance because it is out of memory.
+    /// The node could not execute the request. For instance, it is out of memory, or the request is invalid.
     #[error("the node failed: {0}")]
     Failed(Arc<str>),
 }
@@ -192,7 +193,8 @@ pub enum Cause {
     /// There is no connection.
     #[error("unreachable: {0}")]
     Unreachable(Arc<str>),
-    /// The server refused the connection: a wrong password, a missing permission.
+    /// The node refused the session. For instance, the password is wrong, a permission is missing, or other
+    /// users can access the directory of a file node.
     #[error("refused us: {0}")]
     Denied(Arc<str>),
     /// The node cannot be used with its present configuration. For instance, a file cannot be read, a certificate is

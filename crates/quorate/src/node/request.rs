@@ -140,7 +140,8 @@ pub enum Request {
         at: u64,
         /// The waiter's wall clock, in microseconds.
         now: u64,
-        /// The largest accepted distance between `now` and the node's wall clock, and of `at` ahead of it.
+        /// The largest accepted distance between `now` and the node's wall clock. `at` may be ahead of that
+        /// clock by the same time at most.
         tolerance: Duration,
         /// The time for which the place is kept, unless a later request extends it.
         ttl: Duration,

@@ -5,8 +5,8 @@ use crate::node::{FencingToken, NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the reply to an acquire that is not granted because the claim is done, the resource is held,
-    /// or another waiter is first in the queue.
+    /// Returns the reply that refuses an acquire, because the claim is done, the resource is held, or another
+    /// waiter is first in the queue. Returns `None` if `owner` may acquire.
     pub(super) fn not_free(
         &self,
         resource: &Resource,

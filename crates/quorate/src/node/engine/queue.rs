@@ -1,9 +1,9 @@
 //! The queue of a resource. Places are ordered by the time at which the waiter began to wait, then by ticket.
 //! The order of arrival does not count, so that all nodes have the same first place.
 //!
-//! While the queue holds a place, a free resource is granted only to its first place. Readers are granted
-//! together, up to the first place that needs exclusive access. Each place expires unless its waiter extends
-//! it. The queue expires with its last place.
+//! While the queue holds a place, a free resource is granted only to the waiter with the first place. Readers
+//! are granted together, up to the first place that needs exclusive access. Each place expires unless its
+//! waiter extends it. The queue expires with its last place.
 
 use super::{PlaceRow, QUEUE_MAX, QueueRow, RequestHandler, Store};
 use crate::node::{NodeTime, Owner, Refusal, Reply, Resource};

@@ -223,8 +223,8 @@ fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns every directory and symbolic link on `path`, from the root up to the first part that does not
-/// exist.
+/// Returns `/`, and every directory and symbolic link that the kernel passes when it resolves `path`. Stops
+/// at the first part that does not exist.
 fn trail(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut todo: VecDeque<PathBuf> = steps(path);
     let (mut at, mut seen, mut links) = (PathBuf::from("/"), vec![PathBuf::from("/")], 0);

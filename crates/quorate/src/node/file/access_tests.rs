@@ -212,8 +212,8 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     assert!(why.contains("symbolic link") && why.contains(&*row.to_string_lossy()), "{why}");
     fs::remove_file(&row).unwrap();
 
-    // A link takes the place of another boot's directory of leases. The sweep would remove the files in such
-    // a directory.
+    // A link takes the place of another boot's directory of leases. The sweep removes the leases of other
+    // boots, but must not follow the link.
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("kept"), "").unwrap();

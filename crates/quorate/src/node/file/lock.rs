@@ -1,9 +1,9 @@
 //! The lock on a node's directory: one session at a time reads and writes it.
 //!
 //! `flock` excludes other processes. It also excludes the other sessions of this process, because each
-//! session opens the lock file by itself. But `flock` has no time limit, so a session can only try it again
-//! and again. The threads of one process therefore wait for an in-process lock first, which wakes the next
-//! thread at once.
+//! session opens the lock file by itself. But a wait for `flock` cannot be limited in time, so a session
+//! repeats a call that does not wait. Before that, the sessions of one process wait for an in-process lock.
+//! It has a time limit, and it wakes the next thread as soon as it is free.
 
 use super::access;
 use rustix::fs::{FlockOperation, flock};
@@ -71,7 +71,8 @@ impl DirLock {
             pause = (pause * 2).min(longest);
         }
         let guard = DirGuard { file: &self.file, _thread: thread_lock };
-        // The lock is held, but perhaps on a file that has been replaced, which no new session opens.
+        // The locked file may have been deleted or replaced. New sessions then open another file, which this
+        // lock does not protect.
         match std::fs::metadata(&self.path) {
             Ok(there) if identify(&there) == self.inode => Ok(LockAttempt::Locked(guard)),
             Ok(_) => Ok(LockAttempt::Replaced),

@@ -354,8 +354,8 @@ impl Store for Transaction<'_> {
     }
 }
 
-/// Returns the name of a resource's queue among the leases. It cannot equal a resource's name, which holds no
-/// brace.
+/// Returns the name of a resource's queue among the leases. It cannot equal the key of a resource, which
+/// never begins with a brace.
 fn queue_name(resource: &Resource) -> String {
     format!("{{{}}}:queue", resource.key())
 }
