@@ -20,13 +20,13 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 /// The maximum number of requests in one batch.
 const BATCH_MAX: usize = 256;
-/// The maximum number of batches in flight. It is small, so that requests which wait for a reply gather into
-/// one batch, and few bytes are lost in a dead connection.
+/// The maximum number of batches in flight. It is small for two reasons. Requests that arrive meanwhile
+/// gather into one batch, and a dead connection loses few bytes.
 const IN_FLIGHT_MAX: usize = 2;
 /// The number of batches in a row without a reply after which the connection counts as dead.
 const TIMEOUTS_MAX: u32 = 3;
 /// The maximum number of releases that are kept for a node without a connection. The oldest are dropped
-/// first. Nothing is lost by that, since a key that is not released expires.
+/// first. That is safe, since a key that is not released expires.
 const RELEASES_MAX: usize = 100_000;
 /// The time between two probes of a quarantined node. A probe finds out whether an operator has ended the
 /// quarantine.
@@ -350,8 +350,8 @@ impl Core {
     }
 
     fn open_timeout(&self) -> Duration {
-        // A handshake takes several round trips, and more with TLS. Only the first round waits for it, and its node
-        // timeout begins afterwards: see `Core::starting`.
+        // A handshake takes several round trips, and more with TLS. Only the requests of the first round wait
+        // for it, and their node timeout begins afterwards: see `Core::starting`.
         (self.policy.config.node_timeout * 2).max(Duration::from_secs(1))
     }
 
@@ -409,8 +409,8 @@ impl Core {
         true
     }
 
-    /// Sends a batch, and returns its entry, to which the caller adds the callers that wait. Returns `None`
-    /// without a session.
+    /// Sends a batch. Returns its entry in `in_flight`, so that the calling function can add the pending
+    /// requests. Returns `None` without a session.
     fn send(
         &mut self,
         now: BootTime,
@@ -574,9 +574,9 @@ impl Core {
             self.fail_connection(now, Cause::TimedOut);
             return;
         }
-        // The batch stays in the connection, ahead of all later batches. Only its reply is no longer used.
-        // Its releases are sent again. If the connection is broken without an error and no other request
-        // follows, only their timeouts reveal it.
+        // The node may still receive the batch, but its reply is no longer used. Its releases are sent again.
+        // A connection may be broken without an error. If no other request follows, only the timeouts of
+        // these releases reveal that.
         for batch in mem::take(&mut self.in_flight) {
             if batch.deadline > now {
                 self.in_flight.push(batch);

@@ -38,7 +38,7 @@ impl ListenSet {
         self.changes.pop_front()
     }
 
-    /// Returns whether a caller waits for `resource`. Reports of any other resource are ignored.
+    /// Returns whether a caller waits for `resource`. Reports about any other resource are ignored.
     pub(crate) fn contains(&self, resource: &Resource) -> bool {
         self.resources.contains(resource)
     }

@@ -17,7 +17,7 @@ pub(crate) enum DriverMessage {
 /// A request to one node that has not been answered yet.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    /// The request to the node. `None` ends the node's quarantine: the driver then writes a marker of its own.
+    /// The request to the node. `None` asks the driver to end the node's quarantine, by writing a new marker.
     pub(crate) request: Option<Request>,
     /// The time at which the caller gets *timed out* as its answer. A release is dropped then, since its key
     /// has expired.

@@ -9,10 +9,10 @@ const RELEASES_MAX: usize = 16;
 /// performs no I/O: it returns a `W`, with which the caller notifies the waiter.
 ///
 /// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer
-/// reports prove nothing. An attempt that lost releases its grants on a minority, and a single faulty node
-/// may report any release. Each release wakes only one waiter: the one that has waited longest and has not
-/// been woken yet. If several waiters attempted at once, perhaps none would win. If a waiter was woken and
-/// then leaves, the next waiter is woken instead.
+/// reports prove nothing. An attempt that failed releases the grants that it had on a minority of the nodes.
+/// And a single faulty node may report a release that did not happen. Each release wakes only one waiter: the
+/// one that has waited longest and has not been woken yet. If several waiters attempted at once, perhaps none
+/// would win. If a waiter was woken and then leaves, the next waiter is woken instead.
 #[derive(Debug)]
 pub(crate) struct WakeQueue<W> {
     majority: usize,

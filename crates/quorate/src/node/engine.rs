@@ -240,8 +240,8 @@ where
 }
 
 /// Serves `request`, or refuses it if a check fails. If the request could set a key, the node's clock must
-/// not be past the batch's `not_after`. If the request is a vote, the batch's stamp must equal the node's
-/// marker. Every request must apply to the kind of its resource.
+/// not be past the batch's `not_after`. If the reply counts as a vote, the batch's stamp must equal the
+/// node's marker. Every request must apply to the kind of its resource.
 fn check_and_serve<S: Store>(
     store: &mut S,
     batch: &Batch,

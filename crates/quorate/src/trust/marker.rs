@@ -41,7 +41,7 @@ impl Marker {
         format!("({from})->({to})").into()
     }
 
-    /// Returns the old and the new node set if the marker closes the node.
+    /// Returns the old and the new node set if the marker says that its node set is being replaced, or was.
     pub fn replacement(&self) -> Option<(&str, &str)> {
         self.nodes.strip_prefix('(')?.strip_suffix(')')?.split_once(")->(")
     }

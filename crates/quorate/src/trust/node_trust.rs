@@ -318,8 +318,8 @@ impl NodeTrust {
     }
 
     /// Accepts the marking's marker as the description of the node's memory. The node's votes count from the
-    /// marking's `from` on. A quarantine after a clock step that ends later prevails, unless the marking ends
-    /// quarantines.
+    /// marking's `from` on. If the quarantine after a clock step ends later than `from`, the votes count only
+    /// from its end. An operator's marking ends that quarantine too.
     fn settle(&mut self, now: BootTime, marking: Marking) {
         let Marking { marker, mut from, mut reason, ends_quarantine } = marking;
         match &self.step {
@@ -470,7 +470,8 @@ mod tests {
         assert_eq!(connect_all([ours, ours, None]).0, [false, false, true]);
         assert_eq!(connect_all([Some("a,b"), ours, None]).0, [false; 3], "one differs, one agrees");
         assert_eq!(connect_all([Some("a,b"), None, ours]).0, [false; 3]);
-        // An old marker on one node does not keep a majority from marking another node that was flushed.
+        // A node whose marker names another set is refused, even if a majority agrees with this worker. Once
+        // the node is flushed, it gets a new marker.
         let worker = Worker::new();
         let (_a, _b) = (worker.connects(0, ours), worker.connects(1, ours));
         let mut c = worker.connects(2, Some("a,b"));

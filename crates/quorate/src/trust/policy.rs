@@ -105,7 +105,7 @@ impl TrustPolicy {
         // wall-clock time of a worker. It is recognised as old if its number is smaller than the time at
         // which the node's memory began. So the memory must begin after all old counters. A worker that
         // started one may have been ahead of another node's clock by `max_clock_offset`. That node's clock
-        // may have been ahead of this node's by the same.
+        // may have been ahead of this node's by as much again.
         let margin = match reason {
             QuarantineReason::Restarted => self.config.max_clock_offset * 2,
             _ => Duration::ZERO,

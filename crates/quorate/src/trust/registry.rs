@@ -420,8 +420,8 @@ fn is_new(state: &NodeState) -> bool {
 }
 
 /// Logs the state of a node, unless the same cause was logged since the node last voted. So a node whose
-/// state changes back and forth is logged once for each cause. The first new node of a set is logged as a
-/// warning that says how to skip the wait. The others are logged at INFO.
+/// state changes back and forth is logged once for each cause. If new nodes must wait, the first of them is
+/// logged as a warning that says how to skip the wait. The other new nodes are logged at INFO.
 fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<String>) {
     let cause = match state {
         NodeState::Connecting | NodeState::Unreachable(Cause::Stopped) => return,

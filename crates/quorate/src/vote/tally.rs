@@ -145,11 +145,12 @@ impl<D: RoundData> Tally<D> {
 
     /// Returns the candidate for the fencing token: the largest counter among the grants.
     ///
-    /// A counter that is older than its node's memory was restored from a snapshot, and lacks the grants
-    /// since that snapshot. It is treated like a counter that was lost and started again. Its value is then
-    /// the time, on the node's clock, at which the node's quarantine ended. A later time, such as the end of
-    /// a later quarantine, would be wrong, since a token must not be ahead of the clocks. If the nodes lost
-    /// their counters, they would start new ones from their clocks and issue the token again.
+    /// A counter may be smaller than the time at which its node's memory began. Then it was restored from a
+    /// snapshot, and lacks the grants since that snapshot. It is treated like a counter that was lost and
+    /// started again: its value is at least the time, on the node's clock, at which the node's quarantine
+    /// ended. A later time, such as the end of a later quarantine, would be wrong, since a token must not be
+    /// ahead of the clocks. Otherwise nodes that lost their counters would start new ones from their clocks,
+    /// and issue the token again.
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
             let restored = grant.counter.get() < grant.memory.since.as_micros();
@@ -198,8 +199,8 @@ impl<D: RoundData> Tally<D> {
         against > 0 && against + self.granted().count() + self.pending() >= self.majority()
     }
 
-    /// Returns the time after which, by the nodes' replies, the leases of enough other holders will have
-    /// expired for a majority. `None` if that is unknown.
+    /// Returns the time after which so many leases of other holders have expired, by the nodes' replies, that
+    /// a majority may be free. `None` if that is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         let free = self.granted().count() + self.pending();
         let needed = self.majority().saturating_sub(free).max(1);
