@@ -209,7 +209,8 @@ impl ExamConnection<'_> {
     /// finds that there is nothing to do.
     async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
-        // No resource's name has braces, so no lock or claim uses these keys.
+        // Nothing is stored under these keys. No other key has a brace directly after the prefix. In every
+        // other key that begins with a brace, a name follows the prefix.
         for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
             for resp in harmless(&key) {
                 if resp[0] == "select" && database == 0 {

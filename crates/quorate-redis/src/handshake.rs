@@ -67,8 +67,8 @@ async fn ask(
     replies.finish()
 }
 
-/// Sends `bytes`. If the server has closed the connection, the error contains the server's reason if it can
-/// still be read. With TLS 1.3, it can be read if the server refused the client's certificate.
+/// Sends `bytes`. If the server has closed the connection, the error contains the server's reason, if that
+/// can still be read. An example is a server that refused the client's certificate under TLS 1.3.
 pub(crate) async fn send(
     name: &str,
     reader: &mut Reader,

@@ -25,11 +25,15 @@
 //!
 //! With the prefix `P` (by default `quorate:`), these are the keys:
 //!
-//! * A lock `R` is the plain string `PR`, set with `NX` and `PX`. So Quorate and any Redlock client that uses
-//!   this key exclude each other. Its counter is `{PR}:fence`.
-//! * The claim `ID` of the set `S` is the string `Pclaim/S/ID`, which contains everything that is stored
-//!   about it.
-//! * The ledger of a group is the hash `Pledger/GROUP`.
+//! * A lock `R` is the plain string `PR`, which contains the owner token and expires after the TTL. So
+//!   Quorate and any Redlock client that uses this key exclude each other. The lock's counter is
+//!   `{PR}:fence`, its readers are in `{PR}:readers`, and its queue is `{PR}:queue`.
+//! * The leadership of a group is the lock `election/GROUP`. A resign request to the holder of a lock `R` is
+//!   the string `Presign/R`.
+//! * The claim `ID` of the set `S` is the string `Pclaim/S/ID`. It contains everything that is stored about
+//!   the claim.
+//! * The ledger of a group is the hash `Pledger/GROUP`. Its parts are hashes of their own, such as
+//!   `Pledger/GROUP{jobs}`.
 //! * The node's marker is `Pnode`.
 //!
 //! # Streams

@@ -97,11 +97,11 @@ impl RedisNode {
     }
 
     /// Presents the certificate of this PEM file to the server over TLS. After that certificate, the file
-    /// contains the intermediate authorities up to the server's own authority (`tls-ca-cert-file`).
-    /// `key_file` contains the key, in PEM and not encrypted. It may be the same file. Both take precedence
-    /// over the URL's options. They are read at every connection, so that a renewed certificate needs no
-    /// restart. Replace the files by renaming, the key first. A connection that is made between the two
-    /// renames fails, and is tried again.
+    /// contains the certificates of any intermediate authorities, up to an authority that the server trusts
+    /// (`tls-ca-cert-file`). `key_file` contains the key, in PEM and not encrypted. It may be the same file.
+    /// Both take precedence over the URL's options. They are read at every connection, so that a renewed
+    /// certificate needs no restart. Replace the files by renaming, the key first. A connection that is made
+    /// between the two renames fails, and is tried again.
     #[must_use]
     pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
         self.tls_files.client = Some(ClientFiles { certificate: cert_file.into(), key: key_file.into() });

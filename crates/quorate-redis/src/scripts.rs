@@ -201,8 +201,8 @@ fn claim_batch() -> &'static str {
     SOURCE.get_or_init(|| batch(include_str!("scripts/claims.lua"), &Script::BATCHED_CLAIMS))
 }
 
-/// Combines several scripts, which all need the text `before`, into one. In the combined script, each of them
-/// registers its function with `define` instead of calling `serve`.
+/// Combines several scripts, and the text `before` that some of them need, into one script. In it, each of
+/// them registers its function with `define` instead of calling `serve`.
 fn batch(before: &str, scripts: &[Script]) -> String {
     const PRELUDE: &str = include_str!("scripts/prelude.lua");
     let mut source = [PRELUDE, before, include_str!("scripts/batch.lua")].concat();

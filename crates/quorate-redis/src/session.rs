@@ -25,7 +25,7 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// The interval at which a session with a durable server checks that the server is still durable.
 pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
 
-/// The size in bytes from which a write takes in no further pending commands.
+/// The size of a write, in bytes, from which on no further pending commands are added to it.
 const WRITE_MAX: usize = 64 * 1024;
 
 /// A session with one Redis server. It has one connection, which is never reopened.

@@ -45,8 +45,9 @@ return serve(true, true, 1, 1, function(k, a, s)
   if at ~= s then
     prepare_common(s)
   end
-  -- Most claims are new, which takes one command. If the claim is not new, the command changes nothing. A
-  -- server that refuses writes can still report the holder, or that the claim is done.
+  -- Most claims are new, and one command stores a new claim. On a claim that exists, the command changes
+  -- nothing. Its error is ignored here: a server that refuses writes can still report the holder, or that the
+  -- claim is done.
   local set = granted and redis_pcall('SET', key, head .. ARGV[a], 'NX', 'PX', left)
   if set and not set.err then
     return granted

@@ -1,4 +1,5 @@
--- Precedes every script and defines the common functions. Each script ends by returning serve(...).
+-- Precedes every script and defines the common functions. Each script ends by returning serve(...). A call of
+-- a script carries one or more items. An item is one request.
 --
 -- Every script:
 --   KEYS[1]  the node's marker; then each item's keys
@@ -72,8 +73,8 @@ local function count_to(key, stored, count, keep)
   end
 end
 
--- Returns the remaining milliseconds of `lock`: -1 for a key that never expires. The end of another client's
--- key may be so far in the future that tostring would round the number.
+-- Returns the remaining milliseconds of `lock`: -1 for a key that never expires. Another client may have set
+-- a time so long that tostring would round the number.
 local function left_of(lock)
   return decimal(call('PTTL', lock))
 end
@@ -123,7 +124,7 @@ local function may_take(owner, holder)
   return reserved_for ~= nil and reserved_for == worker and #bits == 32 and #owner_bits == 32
 end
 
--- Returns the term of the ledger at `key`. Refuses the item if it is later than `term`.
+-- Returns the stored term of the ledger at `key`. Refuses the item if the stored term is later than `term`.
 local function check_term(key, term)
   local stored = call('HGET', key, 't') or '0'
   if not is_number(stored) then
