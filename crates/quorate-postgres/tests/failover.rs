@@ -137,7 +137,7 @@ async fn a_leader_whose_connection_is_cut_three_times_leads_again_each_time() {
     assert_eq!(failures.len(), 3, "{log:?}");
     for line in &failures {
         assert!(line.contains("WARN") && line.contains("beats"), "{line}");
-        // The driver reports that the server ended the connection, or that it found it closed.
+        // The driver reports that the server ended the connection, or that the connection was already closed.
         assert!(line.contains("terminating connection") || line.contains("closed"), "{line}");
     }
     stop.cancel();

@@ -114,7 +114,7 @@ async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
     let handed = dead_lettered(&hooked, "m").await;
     assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
     assert_eq!(taken.load(Ordering::SeqCst), 1);
-    // A worker without a hook gets the record that another worker handed over the message.
+    // A worker without a hook gets the record which shows that another worker has handed over the message.
     assert_eq!(dead_lettered(&claims(&a), "m").await, handed);
     assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;

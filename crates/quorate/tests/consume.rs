@@ -115,7 +115,7 @@ async fn handled(_: Delivery<TestMessage>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the number of attempts with which a message was given up.
+/// Returns the number of attempts after which a message was given up.
 fn attempts(reason: &Outcome) -> u32 {
     match reason {
         Outcome::DeadLettered { attempts } => *attempts,

@@ -38,8 +38,8 @@ const ORDER: [&str; 17] = [
 const BESIDE: [(&str, &str); 1] = [("admin", "quorum")];
 /// The files that only re-export: they may use every module, and no module may use them.
 const FACADES: [&str; 2] = ["lib", "internals"];
-/// The accepted arrows between files that are part of a circle: from, to, reason. An arrow is the use of one
-/// file by another.
+/// The arrows that may be part of a circle: from, to, reason. An arrow is the use of the file `to` by the
+/// file `from`.
 const CIRCLES_ALLOWED: [(&str, &str, &str); 4] = [
     (
         "claim::claims",
@@ -158,7 +158,7 @@ struct File {
 struct Use {
     path: Vec<String>,
     line: usize,
-    /// Set for a `pub use`: a facade re-exports its own children with it.
+    /// True for a `pub use`. A facade re-exports its children with it.
     exports: bool,
 }
 

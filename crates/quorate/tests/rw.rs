@@ -105,7 +105,7 @@ async fn a_downgraded_writer_reads_on_with_no_writer_in_between() {
     let (a, b, c) = (quorum("a", &nodes), quorum("b", &nodes), quorum("c", &nodes));
     let writer = writes(&a).await;
     let (owner, lost) = (writer.owner().clone(), writer.lost_token().clone());
-    // Another writer tries to acquire the whole time.
+    // During the whole downgrade, another writer tries to acquire the lock.
     let waiting = {
         let b = b.clone();
         tokio::spawn(async move { b.lock("x").wait(10 * SECOND).acquire().await })
