@@ -40,8 +40,8 @@ pub enum Once {
 }
 
 impl Effects {
-    /// The definition of the table, for your own migrations. If several sessions may run it at the same time, they
-    /// must hold a lock of their own while they run it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at the same time,
+    /// make them run it one after the other, for instance under an advisory lock.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_effects (
         set_name text NOT NULL,
         id text NOT NULL,

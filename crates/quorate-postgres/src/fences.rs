@@ -26,8 +26,8 @@ use tokio_postgres::{GenericClient, Transaction};
 pub struct Fences;
 
 impl Fences {
-    /// The definition of the table, for your own migrations. If several sessions may run it at the same time, they
-    /// must hold a lock of their own while they run it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at the same time,
+    /// make them run it one after the other, for instance under an advisory lock.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_fences (
         resource text PRIMARY KEY,
         token bigint NOT NULL,

@@ -230,8 +230,8 @@ impl fmt::Debug for Secret {
 /// host. They do not contain a password.
 ///
 /// If the user forgot to escape a password, or forgot the `@`, the password is in the place of another part.
-/// Therefore only the text after the last `@`, or a text without `:`, is shown. Of this text, only the
-/// beginning that consists of characters of a host name is shown.
+/// Therefore nothing before the last `@` is shown except the scheme. Of the rest, only the beginning that
+/// consists of characters of a host name is shown, and after an `@` also the port.
 fn redact(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest))

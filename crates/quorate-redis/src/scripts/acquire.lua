@@ -2,7 +2,7 @@
 -- first. Increments the counter.
 -- KEYS  lock, counter, queue
 -- ARGV  owner, ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs),
---       retention of the counter (ms), = and a ticket or nothing
+--       retention of the counter (ms), '=' and the ticket or nothing
 return serve(true, true, 3, 6, function(k, a)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local holder = call('GET', lock)

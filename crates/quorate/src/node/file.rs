@@ -97,7 +97,7 @@ pub const LINGER: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct FileNode {
     dir: PathBuf,
-    /// The directory as the caller named it, perhaps through symbolic links.
+    /// The path that the caller named, which may contain symbolic links.
     given: PathBuf,
     name: Arc<str>,
     world: Arc<dyn World>,

@@ -180,7 +180,7 @@ impl<D: RoundData> Tally<D> {
     }
 
     /// Returns the send time from which the lease's validity counts: the latest time such that a majority of
-    /// the requests was sent at that time or later.
+    /// the nodes granted requests that were sent at that time or later.
     pub fn sent_by_quorum(&self) -> Option<BootTime> {
         quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
     }

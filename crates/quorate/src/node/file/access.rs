@@ -145,7 +145,7 @@ fn shell_word(path: &Path) -> String {
 }
 
 /// Creates `dir` if it does not exist, and checks it and every directory above it. `dir` is absolute and
-/// contains no links. `given` is the path that the user named, perhaps through links.
+/// contains no links. `given` is the path that the user named, which may contain symbolic links.
 pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     let me = effective_user();
     for path in [given, dir] {
