@@ -57,7 +57,7 @@ fn explained(error: &tokio_postgres::Error) -> String {
     text
 }
 
-/// The longest name, in bytes. A claim's resource has the same limit.
+/// The longest name, in bytes. It is twice the limit for the name of a lock or the id of a message.
 const NAME_MAX: usize = 1024;
 
 /// Refuses names that PostgreSQL's `text` cannot hold, and names that are certainly mistakes.

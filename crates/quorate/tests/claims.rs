@@ -238,8 +238,8 @@ async fn one_of_many_simultaneous_claims_wins() {
     }
 }
 
-/// Returns the reply of `node` to one request, sent directly and not by a worker, under the marker that the
-/// node stores.
+/// Sends one request to `node` without a worker, under the marker that the node stores, and returns the
+/// reply.
 async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> Reply {
     let (mut session, hello) = node.open(PushSender::channel().0).await.expect("memory opens");
     let stamp = hello.marker.expect("a worker has marked it");

@@ -155,7 +155,7 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
 }
 
 /// Tests ticks with any-worker placement. The nodes grant no claim to a worker whose clock is wrong by more
-/// than `max_clock_offset`. Such a worker does not take a claim from the other worker either.
+/// than `max_clock_offset`. Such a worker cannot take a claim away from the other worker either.
 async fn clock_steps_harm_no_spread_tick(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();

@@ -251,7 +251,8 @@ fn random_lines_agree_with_a_second_by_second_reference() {
         let same = line.reference(seconds, Dst::Vixie, from, until) == expect;
         *met.entry((rule.name(), line.fixed, same)).or_insert(0) += usize::from(!expect.is_empty());
     }
-    // Enough ticks of fixed-time and interval jobs were compared, and each rule changed some of them.
+    // Enough lines were compared: first those with the same ticks as under vixie, then those whose ticks the
+    // rule changed.
     for (rule, fixed) in [("vixie", true), ("vixie", false), ("skip", true), ("first", false), ("both", true)]
     {
         assert!(met.get(&(rule, fixed, true)).is_some_and(|met| *met > 10), "{rule}, {fixed}: {met:?}");

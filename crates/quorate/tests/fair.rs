@@ -176,8 +176,8 @@ async fn newcomers_learn_of_the_queue() {
         tokio::spawn(async move { b.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
     };
     until_waiting(&nodes, 1).await;
-    // The waiter is dead, but its place is still stored. No other waiter acquires before the place has
-    // expired.
+    // The dropped waiter leaves the queue. The place that is then added is like that of a waiter whose
+    // process has died: no other waiter acquires before it has expired.
     waiter.abort();
     let _ = waiter.await;
     until_waiting(&nodes, 0).await;

@@ -148,7 +148,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
 }
 
-/// A node that causes an event while the leader writes its third record of a started tick.
+/// A node that causes an event ([`Meddle`]) while the leader writes its third record of a started tick.
 #[derive(Clone, Debug)]
 struct Meddling {
     node: MemoryNode,

@@ -11,7 +11,7 @@ use crate::{
 use quorate::claim::{Claim, ClaimOutcome, Claims};
 use std::{sync::Arc, time::Duration};
 
-/// The number of ids that the rival has in flight at a time: as many as [`Claims::claim_many`].
+/// The number of ids that the rival has in flight at a time. [`Claims::claim_many`] has as many.
 const PIPELINED: usize = 512;
 /// One id in this many is claimed when ids are claimed one by one, because all ids would take too long.
 const SINGLY_PART: usize = 10;

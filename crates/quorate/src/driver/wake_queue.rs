@@ -1,8 +1,9 @@
 use crate::node::{Owner, ReleasedLease, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first. More
-/// releases can be in progress only if a node reports releases that did not happen.
+/// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first,
+/// which at worst delays a waiter. More releases are in progress only under heavy contention, or if a node
+/// reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
 /// The queues of this process's waiters, one for each resource. It decides which waiter a release wakes. It

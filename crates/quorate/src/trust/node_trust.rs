@@ -319,7 +319,7 @@ impl NodeTrust {
 
     /// Accepts the marking's marker as the description of the node's memory. The node's votes count from the
     /// marking's `from` on. If the quarantine after a clock step ends later than `from`, the votes count only
-    /// from its end. An operator's marking ends that quarantine too.
+    /// from its end. A marking with `ends_quarantine` ends that quarantine too.
     fn settle(&mut self, now: BootTime, marking: Marking) {
         let Marking { marker, mut from, mut reason, ends_quarantine } = marking;
         match &self.step {

@@ -60,8 +60,8 @@ impl Api {
         }
     }
 
-    /// Returns the definitions that a path refers to, through further `use` statements. These are an item, or
-    /// an item and a macro of the same name.
+    /// Returns the definitions that a path refers to. Follows further `use` statements. A path may refer to
+    /// an item and to a macro of the same name.
     fn define(&self, target: &ModPath, depth: usize) -> Vec<Definition> {
         let Some((name, module_path)) = target.split_last().filter(|_| depth < 16) else { return Vec::new() };
         let Some(module) = self.source.modules.get(module_path) else { return Vec::new() };
