@@ -12,7 +12,7 @@ pub(crate) struct ListenSet {
 }
 
 impl ListenSet {
-    /// Adds or removes a resource; an open session gets the change.
+    /// Adds or removes a resource. If a session is open, queues the change for it.
     pub(crate) fn change(&mut self, listen: Listen, is_up: bool) {
         let changed = match &listen {
             Listen::Begin(resource) => self.resources.insert(resource.clone()),

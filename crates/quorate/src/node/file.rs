@@ -101,7 +101,8 @@ pub struct FileNode {
     given: PathBuf,
     name: Arc<str>,
     world: Arc<dyn World>,
-    /// Replaces the boot id of this machine in tests. `machine` replaces the machine id and the host name.
+    /// Replaces the boot id of this machine in tests. The field `machine` replaces the machine id and the
+    /// host name.
     boot: Option<Arc<str>>,
     machine: Option<(Arc<str>, Arc<str>)>,
     /// True if a missing directory is an error. Otherwise the node creates it.

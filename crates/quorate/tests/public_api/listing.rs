@@ -159,7 +159,7 @@ impl Api {
     }
 }
 
-/// Parses the bodies of a `macro_rules!` as items of an `impl`. Skips bodies that cannot be parsed so.
+/// Parses the bodies of a `macro_rules!` as items of an `impl`. Skips bodies that are no such items.
 fn arms(rules: &ItemMacro) -> Vec<ImplItem> {
     let mut methods = Vec::new();
     for token in rules.mac.tokens.clone() {
