@@ -29,10 +29,11 @@ const TIMEOUTS_MAX: u32 = 3;
 /// first. That is safe, since a key that is not released expires.
 const RELEASES_MAX: usize = 100_000;
 /// The time between two probes of a quarantined node. A probe finds out whether an operator has ended the
-/// quarantine.
+/// quarantine. Also the time between two handshakes with a node that must not vote, if the reason may soon be
+/// gone.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// The time between two handshakes with a node that must not vote. A new handshake finds out whether an
-/// operator has fixed the node.
+/// The time between two handshakes with a node that must not vote, for any other reason. A new handshake
+/// finds out whether an operator has fixed the node.
 const RECONNECT_EVERY: Duration = Duration::from_secs(10);
 /// The number of probes of an idle node in one `max_ttl`, so that a step of its clock is noticed.
 const IDLE_PROBES: u32 = 3;
@@ -80,7 +81,7 @@ pub(crate) struct Core {
     fence: BootTime,
     /// Releases for a node without a connection, the oldest first.
     releases: VecDeque<PendingRequest>,
-    /// The time of the next probe of a node that must not vote.
+    /// The time of the next probe of a node that must not vote, or of the next handshake with it.
     probe_at: Option<BootTime>,
     /// The resources for whose releases callers wait.
     listening: ListenSet,
@@ -91,8 +92,8 @@ pub(crate) struct Core {
 
 #[derive(Debug)]
 enum Connection {
-    /// No session is open. Callers get `cause` as their answer. It is `None` before the first attempt to open
-    /// a session; then callers wait.
+    /// No session is open. Callers get `cause` as their answer. Before the first attempt to open a session,
+    /// `cause` is `None`, and callers wait.
     Down { retry_at: BootTime, cause: Option<Cause> },
     /// A session is being opened. If it is the first one, `cause` is `None` and callers wait. Otherwise
     /// callers get `cause` as their answer.

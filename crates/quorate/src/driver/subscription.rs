@@ -25,8 +25,8 @@ impl Subscription {
         let mut wake_queue = pool.waiters().wake_queue();
         let (id, first) = wake_queue.join(resource, Arc::clone(&notify));
         if first {
-            // This is sent while the queue is locked, so that the end of another waiter's subscription cannot
-            // overtake it.
+            // This message is sent while the queue is locked. So a later message that ends the subscription
+            // cannot overtake it.
             pool.listen(&Listen::Begin(resource.clone()));
         }
         drop(wake_queue);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
-/// The queues of this process's waiters, one for each resource. It decides which waiter a release wakes. It
-/// performs no I/O: it returns a `W`, with which the caller notifies the waiter.
+/// The queues of this process's waiters, one for each resource. This type decides which waiter a release
+/// wakes. It performs no I/O: it returns a `W`, with which the caller notifies the waiter.
 ///
 /// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer
 /// reports prove nothing. An attempt that failed releases the grants that it had on a minority of the nodes.
@@ -57,7 +57,7 @@ struct Release {
 pub(crate) struct LeaveResult<W> {
     /// The next waiter, which the caller must notify. Set if the waiter that left had been woken.
     pub(crate) wake: Option<W>,
-    /// True if it was the last waiter for the resource.
+    /// True if the waiter that left was the last one for the resource.
     pub(crate) last: bool,
 }
 
