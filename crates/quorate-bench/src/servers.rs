@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// The number of servers to start.
 const SERVERS: usize = 5;
-/// The duration in microseconds from which a server that this program started logs a call as slow. The
-/// default of Redis is 10 ms.
+/// The duration of a call, in microseconds, from which on a server logs the call as slow. It is set on the
+/// servers that this program starts. The default of Redis is 10 ms.
 const SLOW: &str = "300";
 
 /// Five servers that this program started, or the servers that the user named.
@@ -65,8 +65,8 @@ impl Servers {
     }
 
     /// Returns the longest call in the servers' slow logs, in milliseconds. A server that this program
-    /// started logs calls of [`SLOW`] and more. A server that the user named logs calls according to its
-    /// own configuration.
+    /// started logs calls that take [`SLOW`] or more. A server that the user named logs calls according to
+    /// its own configuration.
     pub(crate) fn slowest_call(&self) -> Result<f64, String> {
         let mut slowest = 0.0_f64;
         for url in &self.urls {

@@ -122,9 +122,10 @@ impl From<RedisQuorumBuilder> for QuorumBuilder {
 /// Makes a [`Quorum`] of Redis servers from their URLs. Bring this trait into scope, and call
 /// `Quorum::connect(["redis://a", "redis://b", "redis://c"])`.
 pub trait Connect: Sized {
-    /// Returns a quorum with every setting at its default, once each server has been reached or found unreachable. An
-    /// unreachable server is not an error: it may become reachable later. New servers do not vote until `max_ttl` (30
-    /// s) has passed, or until [`Quorum::trust_nodes`] or `quorate nodes trust` ends their quarantine.
+    /// Returns a quorum with every setting at its default, once each server has been reached or found
+    /// unreachable, but after one second at most. An unreachable server is not an error: it may become
+    /// reachable later. New servers do not vote until their quarantine (30 s) has passed, or until
+    /// [`Quorum::trust_nodes`] or `quorate nodes trust` ends their quarantine.
     ///
     /// # Errors
     /// [`ConnectError`] for URLs that cannot be used. It holds no password.

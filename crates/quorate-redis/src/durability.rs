@@ -25,8 +25,8 @@ pub(crate) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrit
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     Durable,
-    /// Unknown while the server rewrites its append-only file. Only after the rewrite is it certain that the
-    /// file is complete.
+    /// Unknown while the server rewrites its append-only file. The file is known to be complete only after
+    /// the rewrite.
     Rewriting,
     /// Not durable. Holds the setting with its value, the reason and the fix.
     Volatile(String),

@@ -71,7 +71,7 @@ impl Files {
     }
 }
 
-/// Marks a read that has not ended.
+/// Marks, as long as it exists, that a read has not ended.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {

@@ -132,7 +132,7 @@ enum PendingReply {
     },
 }
 
-/// Handles the pushes of a server.
+/// Passes the pushes of a server on to the worker.
 struct PushHandler {
     pubsub: PubSub,
     push_sender: PushSender,
@@ -251,8 +251,8 @@ async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingRe
                 }
                 first = waiting.filter(|_| !confirmed);
             }
-            // The server's user has no permission to subscribe, so waiters poll instead. `quorate doctor` reports the
-            // missing permission.
+            // The server refused the subscription, because the user of this connection has no permission.
+            // Waiters poll instead. `quorate doctor` reports the missing permission.
             (Value::ServerError(_), Some(PendingReply::Confirmation { .. })) => {}
             (value, Some(PendingReply::Replies { count, reply })) => {
                 values.push(value);

@@ -1,5 +1,5 @@
-//! Jobs with any-worker placement, on real servers: the leader opens a run, and the worker that takes the
-//! run's slot executes it.
+//! Tests of jobs with any-worker placement, on real servers: the leader opens a run, and the worker that
+//! takes the run's slot executes it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::{
@@ -29,8 +29,8 @@ const BOUND: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The runs of each tick, by the tick's time in microseconds. Each run is its worker, and whether it was a
-/// catch-up run.
+/// The runs of each tick, by the tick's time in microseconds. For each run: the name of its worker, and
+/// whether it was a catch-up run.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, bool)>>>>;
 
 fn servers() -> RedisCluster {
@@ -191,7 +191,8 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
             (0..due).map(|number| first + number * period).filter(|tick| !starts.contains_key(tick));
         let missing: Vec<_> = missing.map(|tick| (tick, history.get(&tick))).collect();
         assert!(missing.is_empty(), "{delivery}: of {due} up to {last}: {missing:#?}");
-        // The share of each worker depends on the machine. But the fastest worker must not run all ticks.
+        // The share of each worker depends on the machine. But a second worker must have run at least five
+        // ticks.
         let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
         let counts = ["a", "b", "c"].map(count);
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");

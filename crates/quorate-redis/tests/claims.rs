@@ -1,4 +1,4 @@
-//! Claims on real servers, made by worker processes that are killed.
+//! Tests of claims on real servers, by worker processes that are killed.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -262,10 +262,10 @@ async fn a_duplicate_gets_the_first_result_and_another_payload_is_refused() {
     b.close().await;
 }
 
-/// Returns the number of script calls that `server` has served.
+/// Returns the number of script calls that the first of `servers` has served.
 fn script_calls(servers: &RedisCluster) -> u64 {
     let stats = servers[0].command(&["INFO", "commandstats"]);
-    // A majority is ready, but this server may have no connection yet.
+    // A majority is ready, but the first server may not have served a script call yet.
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
 }

@@ -1,4 +1,5 @@
-//! Markers on real servers: which worker writes the first marker, and which workers a marker excludes.
+//! Tests of markers on real servers: which worker writes the first marker, and which workers a marker
+//! excludes.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The guarantees of a single `RedisNode`, on real servers.
+//! Tests of the guarantees of a single `RedisNode`, on real servers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -351,7 +351,7 @@ async fn a_key_of_another_type_fails_only_its_own_request() {
     assert_eq!(server.command(&["TYPE", "list"]), "list");
 }
 
-/// Returns every request that the holder with the token `w` can make on a claim.
+/// Returns every request that the holder with the owner token `w` can make on a claim.
 fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
     let (resource, owner) = (|| resource.clone(), || quorate::node::Owner::from_node("w"));
     let token = quorate::node::FencingToken::new(1);

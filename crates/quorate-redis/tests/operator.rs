@@ -1,4 +1,5 @@
-//! An error that only an operator can fix ends every waiting call at once, with the cause of each node.
+//! Tests that an error that only an operator can fix ends every waiting call at once, with the cause of each
+//! node.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Connections by `rediss://` URLs: to real servers that use TLS, and to ports without TLS.
+//! Tests of connections by `rediss://` URLs: to real servers that use TLS, and to ports without TLS.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;

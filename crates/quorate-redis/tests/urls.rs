@@ -1,5 +1,5 @@
-//! URLs of nodes: two spellings of one address give the same name, an invalid URL gets an error with the fix,
-//! and no password is ever shown.
+//! Tests of the URLs of nodes: two spellings of one address give the same name, an invalid URL gets an error
+//! with the fix, and no password is ever shown.
 
 use quorate::node::Node;
 use quorate_redis::RedisNode;

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// The TTL of a leader that crashes. Its successor must wait until this TTL ends.
+/// The TTL of a leader that crashes. The next leader must wait until this TTL ends.
 const CRASH_TTL: Duration = Duration::from_secs(2);
 
 /// The time at which a leader was elected, and the token whose cancellation makes that leader resign.

@@ -12,9 +12,10 @@ local function first_of(s)
   return apart, apart <= tonumber(ARGV[s + 2]) and start < 9007199254740991 and decimal(start + 1)
 end
 
--- The values that all items with the same COMMON share, which begins at ARGV[at]: the ends of the claim
--- (held) and of its counter (kept), and the distance of the initial value from this clock (apart). For a new
--- claim: the reply (granted), the value without its owner (head), and the value's time to live (left).
+-- The values that all items with the same COMMON share. Their COMMON begins at ARGV[at]. The values are the
+-- ends of the claim (held) and of its counter (kept), and the distance of the initial value from this clock
+-- (apart). For a new claim: the reply (granted), the value without its owner (head), and the value's time to
+-- live (left).
 local at, held, kept, apart, granted, head, left
 
 local function prepare_common(s)
@@ -46,8 +47,8 @@ return serve(true, true, 1, 1, function(k, a, s)
     prepare_common(s)
   end
   -- Most claims are new, and one command stores a new claim. On a claim that exists, the command changes
-  -- nothing. Its error is ignored here: a server that refuses writes can still report the holder, or that the
-  -- claim is done.
+  -- nothing. An error of the command is ignored here: a server that refuses writes can still report the
+  -- holder, or that the claim is done.
   local set = granted and redis_pcall('SET', key, head .. ARGV[a], 'NX', 'PX', left)
   if set and not set.err then
     return granted

@@ -1,4 +1,5 @@
--- Sets the counter to the given count if the given owner holds the claim and the counter is no larger.
+-- Sets the counter to the given count if the given owner holds the claim and the counter does not exceed that
+-- count.
 -- KEYS  the claim
 -- ARGV  owner, the count, retention of the counter (ms)
 return serve(true, true, 1, 3, function(k, a)

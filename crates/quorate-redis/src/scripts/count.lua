@@ -1,6 +1,6 @@
--- Counts an attempt on a claim if the given owner holds the claim and fewer attempts have been counted. Or
--- reverses the count if exactly this many attempts have been counted. If no attempt remains, the payload's
--- fingerprint is removed too.
+-- Counts an attempt on a claim, or reverses its last attempt, if the given owner holds the claim. Counting
+-- sets the stored number to `attempts`, and needs a smaller stored number. Reversing needs a stored number
+-- equal to `attempts`, and reduces that number by one. At zero, the payload's fingerprint is removed, too.
 -- KEYS  the claim
 -- ARGV  owner, attempts, the payload's fingerprint or nothing, + to count or - to reverse
 -- COMMON  retention of the count (ms)

@@ -27,8 +27,9 @@ local function comes_first(a, b)
   return bytes_less(a.ticket, b.ticket)
 end
 
--- Returns the live places of the queue at `key`, in order, and removes the others. The queue is a hash of
--- TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r (reader).
+-- Returns the live places of the queue at `key`, in order, and removes the expired places. The queue is a
+-- hash of TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r
+-- (reader).
 local function live_places(key)
   local fields, places = call('HGETALL', key), {}
   for i = 1, #fields, 2 do
@@ -88,14 +89,16 @@ local function blocked_by_writer(key, ticket)
   end
 end
 
--- Returns the end of the lease of the reader `owner`; nil or false if it has no lease or the lease has ended.
+-- Returns the end of the lease of the reader `owner`; nil or false if the reader has no lease, or if its
+-- lease has ended.
 local function reader_end(readers, owner)
   local ends = call('ZSCORE', readers, owner)
   ends = ends and tonumber(ends)
   return ends and ends > ms and ends
 end
 
--- Sets the end of the lock and of its readers to the end of the last reader.
+-- Sets the end of the lock and of its readers to the end of the last reader. Deletes the lock if it has no
+-- reader.
 local function expire_with_last(lock, readers)
   local last = call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
   if not last then

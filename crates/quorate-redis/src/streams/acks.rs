@@ -15,7 +15,8 @@ use tokio::sync::oneshot;
 
 /// The maximum number of acks in one command.
 const BATCH_MAX: usize = 1000;
-/// The number of tries of an ack, and the pause before the second try. The pause doubles each time.
+/// The number of tries of an ack, and the pause before the second try. The pause doubles before each further
+/// try.
 const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 

@@ -14,8 +14,8 @@ const SEARCH_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     search_interval: Duration,
-    /// The id of the last of its own pending entries that the consumer has received again; `None` once it has
-    /// received all of them.
+    /// Set while the consumer receives its own pending entries again: the id of the last such entry that it
+    /// has received. `None` once it has received all of them.
     own: Option<String>,
     /// The id at which the search for idle pending entries continues; `None` between two searches.
     cursor: Option<String>,

@@ -116,8 +116,8 @@ impl StreamSource {
         self
     }
 
-    /// Sets the maximum number of entries of one read, at least one. Entries that were read and have not been
-    /// requested yet are pending for this consumer. Default 32.
+    /// Sets the maximum number of entries of one read, at least one. Entries that were read are pending for
+    /// this consumer, even before a caller has requested them. Default 32.
     #[must_use]
     pub fn batch(mut self, most: usize) -> Self {
         self.batch = most.max(1);
