@@ -103,7 +103,8 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
 }
 
 /// A timer that is set very often, nearly always to a later time than before. Setting a later time does not
-/// change it, so it may elapse too early once. That is harmless, and costs less than a new timer each time.
+/// change the timer, so it may elapse too early once. An early end is harmless, and costs less than a new
+/// timer each time.
 struct Timer<'a> {
     env: &'a Env,
     set: Option<(BootTime, BoxFuture<'a, ()>)>,

@@ -177,9 +177,9 @@ impl Owner {
         Self(format!("{worker}:{high:016x}{low:016x}").into())
     }
 
-    /// Returns the token of a reservation for `worker`. It replaces the token of a lease that is being
-    /// transferred to `worker`. A reservation is not a lease: until it expires, only `worker` can acquire the
-    /// resource.
+    /// Returns the token of a reservation for `worker`. This token replaces the token of a lease that is
+    /// being transferred to `worker`. A reservation is not a lease: until it expires, only `worker` can
+    /// acquire the resource.
     #[doc(hidden)]
     pub fn reserve(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}{RESERVED_FOR}").into())
@@ -305,7 +305,8 @@ mod tests {
         }
         assert!(!Owner::from_node("a").may_take(&kept), "not signed by a worker");
         assert!(!kept.may_take(&kept));
-        // A worker may have any name, and its lease is not a reservation.
+        // A worker's name may look like a part of an owner token. Even then, the token of its lease is not
+        // read as a reservation, and its name is read back unchanged.
         for worker in ["a:reserved", "a", ":reserved", &format!("a:{:032x}", 7)] {
             let lease = Owner::sign(worker, 1, 2);
             assert_eq!((lease.reserved_for(), lease.worker()), (None, worker));

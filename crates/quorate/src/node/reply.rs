@@ -24,7 +24,7 @@ pub enum Reply {
     Shared,
     /// *Queue*: the place is in the queue.
     Queued {
-        /// The number of places before it that it has to wait for.
+        /// The number of earlier places for which this place has to wait.
         ahead: u32,
     },
     /// *Acquire, extend, complete, reset attempts, share, extend share, downgrade*: another owner holds the
@@ -190,7 +190,7 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// There is no connection.
+    /// There is no connection, or the session could not be opened.
     #[error("unreachable: {0}")]
     Unreachable(Arc<str>),
     /// The node refused the session. For instance, the password is wrong, a permission is missing, or other
@@ -204,7 +204,7 @@ pub enum Cause {
     /// No reply arrived within the node timeout.
     #[error("no reply in time")]
     TimedOut,
-    /// The connection broke while the request was in flight.
+    /// The connection broke before the reply arrived, or the node may have lost its memory since its reply.
     #[error("the connection closed")]
     Closed,
     /// The server sent something that is not a valid reply to the request.

@@ -151,7 +151,7 @@ mod tests {
     fn drift_small_steps_and_slow_replies_are_no_step() {
         let mut detector = detector();
         detector.observe(node(0), ms(0), ms(0));
-        // 1 % fast and 199 ms ahead.
+        // The node's clock runs 1 % fast, and is 199 ms ahead.
         assert!(matches!(
             detector.observe(node(10_100 + 199), ms(10_000), ms(10_000)),
             ClockObservation::Steady { .. }

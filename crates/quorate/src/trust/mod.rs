@@ -15,7 +15,7 @@
 //! | has no marker: it is new, or was flushed | after a worker has written one and a quarantine has passed |
 //! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; no quarantine is needed if the node is known to persist every write (`durable`) |
 //! | has a marker which says that its node set is being replaced, or was (`quorate nodes replace`) | no |
-//! | names another node set, other shared settings, or another marker version | no |
+//! | has a marker with another node set, other shared settings, or another format version | no |
 //! | is a replica, or may evict keys | no |
 //! | has the run id of another node in the list | no, and the other node must not vote either |
 //! | has a clock that stepped ahead by more than `clock_step_allowance` | after a quarantine |
@@ -27,7 +27,7 @@
 //! # The first marker of a node
 //!
 //! A worker with a wrong node list must not write its marker to new nodes: these nodes would then refuse the
-//! workers with the correct list. It therefore writes a first marker only when all of these hold
+//! workers with the correct list. A worker therefore writes a first marker only when all of these hold
 //! ([`FirstMark`](registry::FirstMark)):
 //!
 //! * for each node of its list a handshake has succeeded or failed;
@@ -37,8 +37,8 @@
 //! A node stores a marker only in place of the marker that the worker read. If two workers start at the same time with
 //! different lists, each new node refuses one of them. Neither worker can know which list is right.
 //!
-//! A restarted node may already have a marker with this worker's list and settings. It gets a new marker at
-//! once, since neither changes.
+//! A restarted node may already have a marker with this worker's list and settings. The worker replaces that
+//! marker at once, since the list and the settings stay the same.
 //!
 //! # Steps of clocks
 //!

@@ -197,8 +197,9 @@ impl NodeTrust {
     fn clock_step_marking(&self) -> Option<Marking> {
         let (step, memory) = (self.step.as_ref()?, self.memory.as_ref()?);
         let TrustState::Withheld { until: Some(_), .. } = self.trust else { return None };
-        // A marker from before the step ends its wait at most one quarantine after the node's time before the
-        // step. If the wait ends later, a worker has written the marker since the step.
+        // In a marker that was written before the step, `votes_from` is at most one quarantine after the time
+        // that the node's clock would show without the step. If `votes_from` is later, a worker has written
+        // the marker since the step.
         let quarantine = self.policy.config.quarantine();
         let written = memory.votes_from > step.node_time - step.gained + quarantine;
         if written

@@ -93,7 +93,8 @@ impl TrustPolicy {
         }
     }
 
-    /// Returns the decision to write a marker whose memory begins now and whose votes count after `wait`.
+    /// Returns the decision to write a new marker. The node's memory begins now, or later if it restarted,
+    /// and its votes count after `wait`.
     fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> TrustDecision {
         if self.config.only_looks {
             return TrustDecision::Refused(match reason {
@@ -102,8 +103,8 @@ impl TrustPolicy {
             });
         }
         // A node that had a marker may come back with old fencing counters. A counter starts at the
-        // wall-clock time of a worker. It is recognised as old if its number is smaller than the time at
-        // which the node's memory began. So the memory must begin after all old counters. A worker that
+        // wall-clock time of a worker. A counter is recognised as old if its number is smaller than the time
+        // at which the node's memory began. So the memory must begin after all old counters. A worker that
         // started one may have been ahead of another node's clock by `max_clock_offset`. That node's clock
         // may have been ahead of this node's by as much again.
         let margin = match reason {

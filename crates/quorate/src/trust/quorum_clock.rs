@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(at(111_000), (HOUR + 111_000 - 1_000) * 1_000, "100 s too old, at 1 %");
     }
 
-    /// For random samples, a majority of the true clocks shows the returned time or a later one.
+    /// Checks for random samples that a majority of the true clocks shows the returned time or a later one.
     #[test]
     fn a_majority_of_the_true_clocks_has_reached_it() {
         let mut dice = 7_u64;

@@ -126,7 +126,7 @@ struct RegistryState {
     states: Vec<NodeState>,
     versions: Vec<Option<Arc<str>>>,
     run_ids: Vec<Option<Arc<str>>>,
-    /// The markers, as the last handshake found them.
+    /// The markers, as this worker last saw them.
     markers: Vec<MarkerState>,
     /// For each node, the lines that were logged since it last voted: each line is logged once.
     logged: Vec<BTreeSet<String>>,
@@ -201,7 +201,7 @@ impl NodeRegistry {
         self.entries[node].epoch.load(Ordering::Acquire)
     }
 
-    /// Returns the time on the node's clock from which its present memory votes.
+    /// Returns the time on the node's clock from which the votes of its present memory epoch count.
     pub(crate) fn votes_from(&self, node: usize) -> NodeTime {
         NodeTime::from_micros(self.entries[node].votes_from_micros.load(Ordering::Acquire))
     }
@@ -210,7 +210,7 @@ impl NodeRegistry {
         self.entries[node].votes_from_micros.store(from.as_micros(), Ordering::Release);
     }
 
-    /// Returns the node's present memory, for a vote.
+    /// Returns the node's present memory epoch, for a vote.
     pub(crate) fn node_epoch(&self, node: usize) -> NodeEpoch {
         let session = self.entries[node].sessions.load(Ordering::Acquire);
         let (epoch, since, votes_from) = (self.epoch(node), self.since(node), self.votes_from(node));

@@ -71,8 +71,9 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(Reply::Ledger(page))
     }
 
-    /// Returns the records after `after`, in the order of their keys: about [`PAGE_BYTES`] of them, and at
-    /// least one.
+    /// Returns the next page: the records after `after`, in the order of their keys. A page has at least one
+    /// record, if there is one, and about [`PAGE_BYTES`] for every [`PAGE_RECORDS`] records that the store
+    /// reads at a time.
     pub(super) fn page(&self, ledger: &str, after: Option<&Cursor>) -> Result<LedgerPage, S::Error> {
         let most = self.store.page_records();
         let mut state = self.store.ledger_after(ledger, after.map(Cursor::as_str), most)?;

@@ -246,7 +246,7 @@ async fn a_file_open_to_others_is_refused_until_it_is_closed_to_them() {
         };
         assert!(why.contains(&format!("mode {mode:04o}")) && why.contains("chmod go= "), "{why}");
     }
-    // Opening a pipe would block.
+    // A pipe takes the place of the counter's file. Opening the pipe would block.
     fs::remove_file(&counters).unwrap();
     assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&counters).status().unwrap().success());
     let Reply::Refused(Refusal::Failed(why)) = ask(&mut session, acquire("r", 1, wall)).await else {

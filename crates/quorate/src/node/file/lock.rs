@@ -2,8 +2,8 @@
 //!
 //! `flock` excludes other processes. It also excludes the other sessions of this process, because each
 //! session opens the lock file by itself. But a wait for `flock` cannot be limited in time, so a session
-//! repeats a call that does not wait. Before that, the sessions of one process wait for an in-process lock.
-//! It has a time limit, and it wakes the next thread as soon as it is free.
+//! repeats a call that does not wait. Before that, the sessions of one process wait for an in-process lock. A
+//! wait for this lock has a time limit, and the next thread wakes as soon as the lock is free.
 
 use super::access;
 use rustix::fs::{FlockOperation, flock};
@@ -54,7 +54,8 @@ impl DirLock {
         Ok(Self { file, inode, path: path.to_owned(), thread_lock: ThreadLock::of(inode) })
     }
 
-    /// Tries to lock the directory for about `patience`.
+    /// Tries to lock the directory. Waits for about `patience` at most for other sessions of this process,
+    /// and then as long for other processes.
     pub(super) fn attempt(&self, patience: Duration) -> io::Result<LockAttempt<'_>> {
         let Some(thread_lock) = self.thread_lock.take(patience) else { return Ok(LockAttempt::Busy) };
         let (mut pause, longest) = PAUSES;
@@ -86,7 +87,7 @@ fn identify(meta: &std::fs::Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 
-/// Holds the lock until it is dropped.
+/// A guard of a locked directory. Dropping the guard unlocks the directory.
 #[derive(Debug)]
 pub(super) struct DirGuard<'a> {
     file: &'a File,

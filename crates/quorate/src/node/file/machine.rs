@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn containers_of_one_kernel_are_one_machine() {
-        // Containers with ids of their own, without ids, and after a restart in another order.
+        // Containers have ids of their own or none, and may open the directory in another order after a
+        // restart.
         assert_eq!(opened(&[("b1", "A"), ("b1", "C"), ("b1", ""), ("b2", "A"), ("b2", "C")]), [true; 5]);
         assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b2", "A"), ("b3", "A"), ("b4", "")]), [true; 5]);
         assert_eq!(opened(&[("b1", "A"), ("b2", ""), ("b3", "B")]), [true, true, false]);

@@ -168,8 +168,8 @@ impl SessionWorker {
     }
 
     /// Answers the batches whose `not_after` has passed with *timed out*. Their releases stay pending, since
-    /// an abandoned attempt may hold a lease. Once the session has been dropped, they stay pending for
-    /// [`LINGER`] at most.
+    /// an abandoned attempt may hold a lease. Once the session has been dropped, the releases stay pending
+    /// for [`LINGER`] at most.
     fn time_out(&mut self) {
         let (now, wall) = (self.world.now(), self.world.wall());
         self.pending.retain_mut(|pending| pending.is_in_time(now, wall));
