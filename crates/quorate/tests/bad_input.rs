@@ -1,4 +1,5 @@
-//! Invalid input is refused before any request is sent, with the field, the value and the fix.
+//! Tests that invalid input is refused before any request is sent. The error names the field, the value and
+//! the fix.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Claims over memory nodes on the real clock, as a user sees them.
+//! Tests of claims, as a user sees them, with memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -263,8 +263,8 @@ async fn recorded(nodes: &[MemoryNode], id: &str) -> usize {
     count
 }
 
-/// One node has the done record of a message, and the other nodes have lost it. The message is not handled
-/// again.
+/// Checks that a message is not handled again if one node has its done record and the other nodes have lost
+/// it.
 #[tokio::test]
 async fn one_done_record_outweighs_every_grant() {
     let nodes = nodes();

@@ -1,5 +1,5 @@
-//! Attempt limits, payload fingerprints, and the outcomes that each worker gets: claims over memory nodes on
-//! the real clock.
+//! Tests of claims, with memory nodes and the real clock: attempt limits, payload fingerprints, and the
+//! outcomes that workers get when they claim the same message.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,6 @@
-//! A worker's wall clock is set back or forward, while it leads and before it leads: no tick runs twice, is
-//! lost, or runs too early. The clocks of the nodes stay right, and the workers' boot clocks do not step.
+//! Tests in which a worker's wall clock is set back or forward, while the worker leads and before it leads.
+//! No tick may run twice, be lost, or run too early. The nodes' clocks stay right, and the workers' boot
+//! clocks do not step.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -61,8 +62,8 @@ impl World for Settable {
     }
 }
 
-/// The starts of each tick, by the tick's time in microseconds. Each start is its worker, and its time on the
-/// machine's own clock.
+/// The starts of each tick, by the tick's time in microseconds. Each start has the worker's name and the time
+/// on the machine's own clock.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, WallTime)>>>>;
 
 struct Worker {

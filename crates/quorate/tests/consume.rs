@@ -1,5 +1,4 @@
-//! Consumers of a stream of messages, over memory nodes on the real clock: the outcome of each
-//! message.
+//! Tests of consumers, with memory nodes and the real clock: the outcome of each message of a stream.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -557,7 +556,7 @@ async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
     a.close().await;
 }
 
-/// A message whose id and payload are read together.
+/// A message with an id and a payload, whose fingerprint the consumer compares.
 struct Sealed(&'static str, &'static str);
 
 impl Message for Sealed {

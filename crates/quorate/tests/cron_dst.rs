@@ -1,4 +1,4 @@
-//! The rules for skipped and repeated local times. The tests compare the ticks with a table of cases, and
+//! Tests of the rules for skipped and repeated local times. They compare the ticks with a table of cases, and
 //! with an independent, slow reference that checks every second and its local time.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]

@@ -1,4 +1,4 @@
-//! Fair waiters acquire in turn, over memory nodes on the real clock.
+//! Tests that fair waiters acquire a lock in turn, with memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]

@@ -1,4 +1,5 @@
-//! Transfer of a lease or of leadership before its end, over memory nodes on the real clock.
+//! Tests of transfers: a lease or the leadership is given to another worker before it ends. They use memory
+//! nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

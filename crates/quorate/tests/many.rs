@@ -1,5 +1,5 @@
-//! Many leases at once, numbered slots, and leases that end at their maximum duration or when their worker is
-//! stuck. The tests use memory nodes and the real clock.
+//! Tests of many leases at once, of numbered slots, and of leases that end at their maximum duration or when
+//! their worker is stuck. They use memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Readers and writers over memory nodes on the real clock, as a user sees them.
+//! Tests of readers and writers, as a user sees them, with memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]

@@ -1,4 +1,4 @@
-//! Schedulers over memory nodes on the real clock, as a user sees them.
+//! Tests of schedulers, as a user sees them, with memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
