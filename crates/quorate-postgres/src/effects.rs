@@ -50,7 +50,7 @@ impl Effects {
         PRIMARY KEY (set_name, id)
     )";
 
-    /// Returns the record of the effects of the messages of `set`. Use the same name as in `Claims::new`.
+    /// Returns the record of effects for the messages of `set`. Use the same name as in `Claims::new`.
     pub fn new(set: &str) -> Self {
         Self { set: set.into() }
     }

@@ -22,9 +22,9 @@
 //! A claim alone, like any lock, cannot give exactly-once effects. A worker may be paused or killed after it
 //! has made its changes and before it completes the claim. The claim then expires, and another worker handles
 //! the message again. So the transaction that makes the changes must decide whether they were made before.
-//! Here it inserts a row with the message's id, which commits or rolls back together with the changes.
-//! (Martin Kleppmann, *How to do distributed locking*, 2016, requires the same of a lock's fencing token.) A
-//! claim avoids nearly all duplicate work; this crate excludes the rest.
+//! With [`Effects`], the transaction inserts a row with the message's id. The row commits or rolls back
+//! together with the changes. (Martin Kleppmann, *How to do distributed locking*, 2016, requires the same of
+//! a lock's fencing token.) A claim avoids nearly all duplicate work; this crate excludes the rest.
 //!
 //! # What is not guaranteed
 //!

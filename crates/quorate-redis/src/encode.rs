@@ -9,7 +9,7 @@ use std::time::Duration;
 /// server serves no other client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
-/// The maximum number of items of one script call if each item reads or prunes a page of a ledger.
+/// The maximum number of items of a script call in which each item seals, reads or prunes a page of a ledger.
 const PAGES_A_CALL: usize = 4;
 
 /// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.

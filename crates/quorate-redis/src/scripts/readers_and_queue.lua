@@ -97,8 +97,8 @@ local function reader_end(readers, owner)
   return ends and ends > ms and ends
 end
 
--- Sets the end of the lock and of its readers to the end of the last reader. Deletes the lock if it has no
--- reader.
+-- Makes the keys of the lock and of its readers expire with the last reader's lease. Deletes the lock if it
+-- has no reader.
 local function expire_with_last(lock, readers)
   local last = call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
   if not last then

@@ -33,7 +33,7 @@
 //!
 //! The stream's server is your message broker: an ordinary Redis server, and not a node of the quorum.
 //! Entries that it loses are lost. A group may deliver an entry to several consumers if the first of them is
-//! slow. The claim makes sure that only one of them handles it. An entry whose ack did not arrive is
+//! slow. The claim makes sure that only one consumer handles the entry. An entry whose ack did not arrive is
 //! delivered again, and the claim then reports that it is done. Entries arrive in the stream's order only as
 //! long as no entry is redelivered.
 

@@ -58,8 +58,8 @@ impl StreamSource {
         Ok(Self::on(RedisNode::parse(url)?, stream, group))
     }
 
-    /// Returns the same source as [`new`](Self::new), for a server with a password file or certificates of its own.
-    /// The node's prefix has no meaning here.
+    /// Returns the same source as [`new`](Self::new), for a server with a password file or certificates of
+    /// its own. The source does not use the prefix of `server`.
     pub fn on(server: RedisNode, stream: &str, group: &str) -> Self {
         Self {
             consumer: format!("quorate-{:08x}", server.env().random() >> 32).into(),
