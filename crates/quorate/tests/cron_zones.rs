@@ -1,5 +1,5 @@
-//! Tests of skipped and repeated local times. They compare the ticks with tables of the behaviour of cronie
-//! (the cron of many Linux systems), and with a brute-force model.
+//! Tests of skipped and repeated local times. They compare the ticks with tables that show how cronie (the
+//! cron of many Linux systems) behaves, and with a brute-force model.
 //!
 //! The behaviour was measured with cronie itself under a shifted clock. If cronie starts two runs of one job
 //! in the same minute, the ticks of Quorate are a second apart, so that each tick has its own instant.

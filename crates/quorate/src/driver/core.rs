@@ -23,7 +23,8 @@ const BATCH_MAX: usize = 256;
 /// The maximum number of batches in flight. It is small for two reasons. Requests that arrive meanwhile
 /// gather into one batch, and a dead connection loses few bytes.
 const IN_FLIGHT_MAX: usize = 2;
-/// The number of batches in a row without a reply after which the connection counts as dead.
+/// The number of batches in a row without a reply after which the connection counts as dead. One batch is
+/// enough if it writes a marker.
 const TIMEOUTS_MAX: u32 = 3;
 /// The maximum number of releases that are kept for a node without a connection. The oldest are dropped
 /// first. That is safe, since a key that is not released expires.
@@ -72,7 +73,7 @@ pub(crate) struct Core {
     /// Detects steps of the node's clock. `None` unless leases on the node end by its wall clock. Kept when a
     /// connection ends.
     steps: Option<ClockStepDetector>,
-    /// The time of the last reply or of the last probe of the idle node.
+    /// The time of the last reply, or of the last probe that was sent because the node was idle.
     idle_since: BootTime,
     /// The number of batches in a row that timed out.
     timeouts: u32,

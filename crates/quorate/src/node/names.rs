@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 const NAME_MAX: usize = 512;
 /// The maximum number of characters of a name that an error shows.
 const NAME_SHOWN: usize = 80;
-/// The maximum number of bytes that are displayed of an owner token or of a resource's key.
+/// The longest text that is displayed for an owner token or a resource's key, in bytes.
 const SHOWN_MAX: usize = 1_200;
 
 /// The end of the owner token of a reservation: see [`Owner::reserve`].
@@ -83,8 +83,9 @@ impl Resource {
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
     }
 
-    /// Returns the slot of a run of the scheduler of `group`: the claim by which one worker takes the run. It
-    /// belongs to a set that [`Resource::claim`] cannot name, since the name of a set contains no brace.
+    /// Returns the slot of a run in the scheduler of `group`: the claim by which one worker takes the run.
+    /// The claim belongs to a set that [`Resource::claim`] cannot name, since the name of a set contains no
+    /// brace.
     pub(crate) fn slot(group: &str, id: &str) -> Self {
         Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
     }

@@ -161,8 +161,8 @@ pub enum Request {
         resource: Resource,
     },
     /// Stores the done record of a claim and frees the claim. The claim's counter ends, because the record
-    /// contains the token. Allowed to the holder. If the claim has expired and its counter is no larger than
-    /// the record's token, it is also allowed to the former holder.
+    /// contains the token. The holder may complete the claim. If the claim has expired and its counter is no
+    /// larger than the record's token, the former holder may complete it too.
     Complete {
         /// The claim.
         resource: Resource,

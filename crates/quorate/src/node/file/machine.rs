@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{fmt, io, path::Path, sync::Arc};
 
-/// The maximum number of machine ids of one boot, and of replaced boots, that are recorded. The oldest are
-/// dropped.
+/// The maximum number of recorded machine ids for one boot. Also the maximum number of recorded boots that
+/// later boots have replaced. The oldest are dropped.
 const RECORDED_MAX: usize = 32;
 
 /// The files that may hold the machine id, in the order in which they are read.
