@@ -1,4 +1,5 @@
-//! Waiters on real servers: a release wakes them. They also acquire without the notification.
+//! Tests of waiters on real servers: a release wakes them, and without the notification they acquire by
+//! polling.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::quorum::Quorum;
@@ -9,7 +10,8 @@ use std::time::Duration;
 const TTL: Duration = Duration::from_secs(10);
 /// A bound that a healthy run never reaches, even on a slow machine.
 const BOUND: Duration = Duration::from_secs(20);
-/// A waiter that receives no notification polls first between 80 and 100 ms after it began to wait.
+/// The shortest time after which a waiter polls for the first time. (It polls between 80 and 100 ms after it
+/// began to wait.)
 const FIRST_POLL: Duration = Duration::from_millis(80);
 
 fn servers() -> RedisCluster {
@@ -144,7 +146,7 @@ async fn a_waiter_that_gives_up_is_unsubscribed() {
     b.close().await;
 }
 
-/// Each of these users lacks one of the permissions that waking needs. All other features must work.
+/// Each user lacks one of the permissions that notifications need. Waiters must then acquire by polling.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_poll_if_notifications_are_not_permitted() {
     let least = RedisNode::least_acl("quorate:");

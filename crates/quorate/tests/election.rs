@@ -1,4 +1,4 @@
-//! Elections over memory nodes on the real clock, as a user sees them.
+//! Tests of elections, as a user sees them, with memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ fn candidate(quorum: &Quorum) -> Election {
     Election::new(quorum, "billing").ttl(SECOND)
 }
 
-/// Returns work that reports its term and runs until it is asked to stop.
+/// Returns work that sends its term to `report` and runs until it is asked to stop.
 fn reporting(report: mpsc::UnboundedSender<Term>) -> impl FnMut(Term) -> futures_like::Work {
     move |term| {
         let report = report.clone();

@@ -1,5 +1,5 @@
-//! The API as a new user sees it: names and settings of any type, errors of any type, short `Debug` output,
-//! and tasks of a term.
+//! Tests of the API as a new user sees it: names and settings of any type, errors of any type, short `Debug`
+//! output, and tasks of a term.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Leases over memory nodes on the real clock, as a user sees them.
+//! Tests of leases, as a user sees them, with memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The time from a holder's release to the next acquire, while other contenders wait.
+//! Measures the time from a holder's release to the next acquire, while other contenders wait.
 
 use super::cycles::runtime;
 use crate::{
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// The time for which each contender holds the lock. It is long enough for all other contenders to
+/// The time for which each contender holds the lock. This time is long enough for all other contenders to
 /// begin to wait.
 const HOLD: Duration = Duration::from_millis(10);
 

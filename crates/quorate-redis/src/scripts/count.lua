@@ -1,5 +1,6 @@
--- Counts an attempt on a claim if the owner is the same and fewer have been counted. Or reverses the count,
--- if exactly this many have been counted. If no attempt remains, the payload is removed too.
+-- Counts an attempt on a claim, or reverses its last attempt, if the given owner holds the claim. Counting
+-- sets the stored number to `attempts`, and needs a smaller stored number. Reversing needs a stored number
+-- equal to `attempts`, and reduces that number by one. At zero, the payload's fingerprint is removed, too.
 -- KEYS  the claim
 -- ARGV  owner, attempts, the payload's fingerprint or nothing, + to count or - to reverse
 -- SHARED  retention of the count (ms)

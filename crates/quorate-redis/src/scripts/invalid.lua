@@ -1,5 +1,5 @@
--- Refuses a request that does not apply to its resource: one for locks on a claim, or one for claims on
--- another resource.
+-- Refuses a request that does not apply to its resource: a request for locks on a claim, or a request for
+-- claims on another resource.
 -- KEYS  the claim, or the lock
 -- ARGV  none
 return serve(true, true, 1, 0, function()

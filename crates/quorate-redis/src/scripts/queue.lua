@@ -1,4 +1,5 @@
--- Adds a place to the queue, or extends it. Places are ordered by the start of their waits, then by ticket.
+-- Adds a place to the queue, or extends the place of the same ticket. Places are ordered by the start of their
+-- waits, then by ticket.
 -- KEYS  queue
 -- ARGV  ticket, start of the wait (µs of the waiter), the waiter's clock (µs), its largest distance from this clock (µs),
 --       time for which the place is kept (ms), w for exclusive access, else r

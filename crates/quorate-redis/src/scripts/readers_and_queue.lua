@@ -1,14 +1,15 @@
 -- Precedes the scripts that use readers or queues.
 --
 -- While readers hold a lock, its key holds the value READERS, so that other clients of the same lock find it
--- held. The key expires with the last reader. The readers are a sorted set, whose scores are their ends in
--- milliseconds of this server.
+-- held. The key expires with the last reader. The readers are the members of a sorted set. The score of a
+-- member is the end of its lease, in milliseconds of this server's clock.
 
 local READERS, READERS_MAX = 'quorate:readers', 1024
 local QUEUE, QUEUE_MAX = 'quorate:queue', 128
 local ms = math.floor(now / 1000)
 
--- Returns whether the string a is before the string b, byte by byte: Lua's end_before order depends on the locale.
+-- Returns whether the string a comes before the string b, byte by byte. Lua's own order of strings depends on
+-- the locale.
 local function bytes_less(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -26,8 +27,9 @@ local function comes_first(a, b)
   return bytes_less(a.ticket, b.ticket)
 end
 
--- Returns the live places of the queue at `key`, in order, and removes the others. The queue is a hash of
--- TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r (reader).
+-- Returns the live places of the queue at `key`, in order, and removes the expired places. The queue is a
+-- hash of TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r
+-- (reader).
 local function live_places(key)
   local fields, places = call('HGETALL', key), {}
   for i = 1, #fields, 2 do
@@ -60,12 +62,13 @@ local function queue_reply(places)
   return { 'held', QUEUE, decimal(last_end(places) - ms) }
 end
 
--- Returns whether `given`, which is `=` and a ticket or nothing, is the ticket of this place.
+-- Returns whether this place has the ticket `given`, which is `=` and the ticket's text, or '' without a
+-- ticket.
 local function is_of(place, given)
   return '=' .. place.ticket == given
 end
 
--- Returns the reply under `ticket` if another place is first in the queue, or nil.
+-- Returns the reply that refuses an acquire under `ticket` if another place is first in the queue; else nil.
 local function blocked_by_queue(key, ticket)
   local places = live_places(key)
   if places[1] and not is_of(places[1], ticket) then
@@ -73,7 +76,8 @@ local function blocked_by_queue(key, ticket)
   end
 end
 
--- Returns the reply to a reader under `ticket` if a place that needs exclusive access is before it, or nil.
+-- Returns the reply that refuses a reader under `ticket` if a place that needs exclusive access comes before
+-- the reader; else nil.
 local function blocked_by_writer(key, ticket)
   local places = live_places(key)
   for _, place in ipairs(places) do
@@ -85,14 +89,16 @@ local function blocked_by_writer(key, ticket)
   end
 end
 
--- Returns the end of the reader `owner`; nil or false if it is not a live reader.
+-- Returns the end of the lease of the reader `owner`; nil or false if the reader has no lease, or if its
+-- lease has ended.
 local function reader_end(readers, owner)
   local ends = call('ZSCORE', readers, owner)
   ends = ends and tonumber(ends)
   return ends and ends > ms and ends
 end
 
--- Sets the end of the lock and of its readers to the end of the last reader.
+-- Makes the keys of the lock and of its readers expire with the last reader's lease. Deletes the lock if it
+-- has no reader.
 local function expire_with_last(lock, readers)
   local last = call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
   if not last then

@@ -1,4 +1,4 @@
--- Removes a reader; removing the last one frees the resource. Never refused because of its time or the
+-- Removes a reader. Frees the resource if no reader remains. Served even after the deadline and under another
 -- marker.
 -- KEYS  lock, readers
 -- ARGV  owner

@@ -6,8 +6,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Creates a channel of votes. Every acquire has such a channel, and every lease keeps one for some time. An `mpsc`
-/// channel would allocate room for 32 votes at once, which is kilobytes.
+/// Creates a channel of votes. Every acquire uses such a channel, and every lease keeps one for some time. An
+/// `mpsc` channel is not used, because it allocates room for 32 votes at once: kilobytes for each lease.
 pub(crate) fn vote_channel() -> (VoteSender, VoteReceiver) {
     let state = State { votes: VecDeque::new(), senders: 1, receiver: None, closed: false };
     let shared = Arc::new(Mutex::new(state));
@@ -26,7 +26,7 @@ pub(crate) struct VoteReceiver(Arc<Mutex<State>>);
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) sender: VoteSender,
-    /// Copied to the vote, for a receiver of several rounds.
+    /// The number of the round, which is copied to the vote.
     pub(crate) ticket: u64,
 }
 
@@ -37,7 +37,7 @@ struct State {
     senders: usize,
     /// The task that waits for a vote.
     receiver: Option<Waker>,
-    /// The receiver has been dropped.
+    /// True once the receiver has been dropped.
     closed: bool,
 }
 
@@ -78,7 +78,7 @@ impl Drop for VoteSender {
 }
 
 impl VoteReceiver {
-    /// Returns the next vote, or `None` once every sender is gone.
+    /// Returns the next vote, or `None` once every sender is gone and no vote is left.
     ///
     /// # Cancel safety
     /// Safe: no vote is lost.
@@ -86,7 +86,8 @@ impl VoteReceiver {
         poll_fn(|context| self.poll(context, VecDeque::pop_front)).await
     }
 
-    /// Waits for votes and takes at most `most` of them. Returns their number: 0 once every sender is gone.
+    /// Waits for votes and takes at most `most` of them. Returns their number: 0 once every sender is gone
+    /// and no vote is left.
     ///
     /// # Cancel safety
     /// Safe: no vote is lost.
