@@ -64,7 +64,7 @@ pub(crate) struct Cli {
 pub(crate) struct NoCommand {
     /// The text, without passwords of nodes.
     pub(crate) text: String,
-    /// Set for help and version, which are no errors.
+    /// True if the arguments requested help or the version. The text is then not an error.
     pub(crate) requested: bool,
 }
 

@@ -136,8 +136,8 @@ impl SourceText<'_> {
     }
 }
 
-/// Removes the value that the message repeats, if that value may be the URL of a node. [`redact`] could not
-/// find the end of the URL, because of the text after it.
+/// Removes the value that an error message of the parser repeats, if that value may be the URL of a node.
+/// [`redact`] cannot find the end of the URL within the text of the message.
 fn without_address(message: &str, key: Option<&str>) -> String {
     let quoted = message.split_once("string \"").and_then(|(before, rest)| {
         let (value, after) = rest.rsplit_once("\", expected")?;

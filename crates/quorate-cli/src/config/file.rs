@@ -118,7 +118,6 @@ pub(super) enum DeliveryText {
     AtLeastOnce,
 }
 /// A node: its URL, or a table of its URL and its files. `Debug` shows no password of the URL.
-/// A node: its URL, or a table of it and the files that belong to it. `Debug` shows no password of the URL.
 pub(super) struct NodeText {
     pub(super) url: String,
     pub(super) password_file: Option<PathBuf>,

@@ -18,8 +18,8 @@
 //! A relative path in a file is relative to the directory of that file. Any other relative path is relative
 //! to the working directory.
 //!
-//! There is no default list of nodes. With a default, three machines with misspelt settings could each use
-//! their own node, and so have three leaders. For the same reason an unknown `QUORATE_…` variable is an
+//! There is no default list of nodes. With a default, three machines on which the setting is misspelt could
+//! each use a node of their own, and so have three leaders. For the same reason an unknown `QUORATE_…` variable is an
 //! error.
 
 mod changes;
@@ -48,8 +48,8 @@ use std::{
 /// The default prefix of keys.
 pub const PREFIX: &str = "quorate:";
 
-/// The shortest `ledger_retention`. Workers confirm at least every two hours that they still have their jobs.
-/// During a rolling change they may have different values of this setting.
+/// The shortest `ledger_retention`: a worker may record only once an hour that it still has its jobs. The
+/// shortest value is many times longer, because workers may have different values during a rolling change.
 const LEDGER_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The whole configuration, checked.
@@ -149,7 +149,7 @@ impl Config {
     }
 }
 
-/// The checks that depend on more than one key.
+/// Checks the settings that depend on more than one key of the file.
 struct Validation<'a> {
     source: Option<error::SourceText<'a>>,
     file_text: &'a file::FileText,

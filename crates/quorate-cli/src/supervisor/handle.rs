@@ -25,8 +25,8 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longest wait for the end of a group that this process killed.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
-/// If this process runs for this long without a SIGCONT, after the attempt to stop together with the command,
-/// it was not stopped.
+/// The time after which this process assumes that it was not stopped. It counts from the attempt to stop
+/// together with the command, and ends early with a SIGCONT.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
 /// A command that runs under a supervisor process. See the [module](super) for its guarantees and their limits.
@@ -48,7 +48,7 @@ pub struct Supervisor {
     /// The time at which the end of the command itself was observed.
     ended_at: Option<BootTime>,
     continued: Option<Signals>,
-    /// The time at which the command is continued, unless this process was stopped with it.
+    /// The time at which this process continues a stopped command, if this process itself was not stopped.
     resume_at: Option<BootTime>,
     /// Set once this process has killed the group itself.
     killed: Option<Killed>,
@@ -199,7 +199,7 @@ impl Supervisor {
             return killed.look_at;
         }
         // The supervisor process may not know a deadline that it has not acknowledged. It then acts by the
-        // deadline before.
+        // previous deadline.
         let kill = self.deadline.kill.min(self.accepted);
         let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
@@ -278,8 +278,8 @@ impl Supervisor {
         match report {
             Report::Ended(exit) => {
                 self.exit = Some(match self.killed {
-                    // The supervisor process may observe the kill before it reads the order of this process.
-                    // So the reason is that of this process.
+                    // This process killed the command. The supervisor process may have observed that before it
+                    // read the order to end it. If it gives no reason, the exit gets the reason of this process.
                     Some(killed) if exit.status == Status::Signal(9) => {
                         Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
                     }
@@ -378,8 +378,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the slack of the supervisor process. The lease ends later than the time to kill. The slack is
-    /// at most half of the time between these two.
+    /// Returns the time that the supervisor process has after [`Deadline::kill`] before this process kills the
+    /// command itself. With the deadlines of `crate::guard` that time ends before the lease does.
     fn slack(&self) -> Duration {
         (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }
