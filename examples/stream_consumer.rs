@@ -64,8 +64,8 @@ async fn consumer(
                 doom.cancel();
                 std::future::pending::<()>().await;
             }
-            // Compare the token in the sink's own transaction: a claim alone does not guarantee exactly-once
-            // effects.
+            // Compare the token in the transaction of the effect: a claim alone does not guarantee
+            // exactly-once effects.
             let token = order.fencing_token()?;
             println!("{name} ships {} under token {token}", order.message().id()?);
             shop.ship(order.message().id()?);

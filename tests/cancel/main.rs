@@ -26,7 +26,8 @@ use cut::Cut;
 use stage::{Matter, NetworkConditions, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A number larger than the await points of any case. A case with more await points is not tried completely.
+/// A number larger than the number of await points of any case. A case with more await points is not tried
+/// completely.
 const MOST: usize = 400;
 
 /// Tries one case at every await point under every network condition, and prints the number of drops.

@@ -55,7 +55,7 @@ impl NetworkConditions {
         [Self::Cold, Self::Fair, Self::OneAway, Self::OneLate, Self::Apart, Self::Rival, Self::CutOff];
 }
 
-/// The resource that a case uses.
+/// The kind of resource that a case uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Matter {
     Lock,

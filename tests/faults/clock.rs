@@ -77,9 +77,9 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// The test above, without the allowance. (All workers omit it, because a single worker without it is
-/// refused.) The holder probes idle nodes every third of `max_ttl`. The step comes after its last probe, so
-/// the holder cannot notice the step.
+/// Without `clock_step_allowance`, a small step lets two workers hold the lease. (No worker has the allowance
+/// here, because a single worker without it would be refused.) The holder probes idle nodes every third of
+/// `max_ttl`. The step comes after its last probe, so the holder cannot notice the step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
@@ -123,7 +123,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.servers[2].step_clock(LARGE, true);
     assert!(!bench.is_stored(2, "quorate:x"), "the step did not end the key");
     assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
-    // The server once refuses requests that were timed by its old clock, as stale. Then it takes part again.
+    // The server refuses as stale the requests whose `not_after` was computed from its old clock. After that
+    // it grants again.
     eventually("lease on all five again", || (bench.holders_of("x").len() == 5).then_some(())).await;
     holder.keeps(&lease, TTL).await;
     let token = lease.token();

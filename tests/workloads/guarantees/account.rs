@@ -21,8 +21,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 const TO_START: Duration = Duration::from_secs(1);
 /// The time from the end of a run until it is recorded.
 const TO_RECORD: Duration = Duration::from_secs(1);
-/// The time from the interruption of a run at a step-down until its leader is known to have lost its term, on
-/// a busy machine.
+/// The longest time, on a busy machine, from the interruption of a run at a step-down until the journals show
+/// that its leader has lost its term.
 const TO_FALL: Duration = Duration::from_secs(10);
 /// The director notes the time of a fault before it causes the fault. The target may have continued for this
 /// time.
@@ -81,9 +81,9 @@ pub(super) struct Story {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Account {
     pub(super) due: usize,
-    /// Ticks with a run that completed.
+    /// The number of ticks with a run that completed.
     pub(super) done: usize,
-    /// Ticks that started more than once.
+    /// The number of ticks that started more than once.
     pub(super) again: usize,
     /// Descriptions of the ticks that are not done, each with the fault that explains it.
     pub(super) explained: Vec<String>,
@@ -93,7 +93,7 @@ pub(super) struct Account {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
     pub(super) jobs: BTreeMap<Arc<str>, Account>,
-    /// From the time of a tick to its first start, catch-up runs included.
+    /// The times from a tick to its first start, including catch-up runs.
     pub(super) late: Durations,
     /// The longest time without the start of any tick.
     pub(super) longest_gap: Duration,

@@ -19,8 +19,8 @@
 //! to the working directory.
 //!
 //! There is no default list of nodes. With a default, three machines on which the setting is misspelt could
-//! each use a node of their own, and so have three leaders. For the same reason an unknown `QUORATE_…` variable is an
-//! error.
+//! each use a node of their own, and so have three leaders. For the same reason an unknown `QUORATE_…`
+//! variable is an error.
 
 mod changes;
 mod error;

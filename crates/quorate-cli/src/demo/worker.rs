@@ -113,7 +113,8 @@ async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &C
 
 /// Campaigns, and runs the job while it leads.
 async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
-    // A worker has two parts: `lead` and `handle`. When this part ends, for any reason, the guard stops `handle`.
+    // A worker has two parts: `lead` and `handle`. When this part ends, for any reason, the guard stops
+    // `handle`.
     let _stop = stop.clone().drop_guard();
     let election =
         Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE).end_on_error();

@@ -224,8 +224,8 @@ impl Daemon {
     }
 }
 
-/// Returns a warning if the main loop did not run for longer than `allowed`; `silence` is the time for which it
-/// did not run. The lease may then be lost although all nodes answer.
+/// Returns a warning if the main loop did not run for longer than `allowed`; `silence` is the time for which
+/// it did not run. The lease may then be lost although all nodes answer.
 fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     (silence > allowed).then(|| {
         format!(

@@ -278,8 +278,9 @@ impl Supervisor {
         match report {
             Report::Ended(exit) => {
                 self.exit = Some(match self.killed {
-                    // This process killed the command. The supervisor process may have observed that before it
-                    // read the order to end it. If it gives no reason, the exit gets the reason of this process.
+                    // This process killed the command. The supervisor process may have observed that before
+                    // it read the order to end it. If it gives no reason, the exit gets the reason of this
+                    // process.
                     Some(killed) if exit.status == Status::Signal(9) => {
                         Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
                     }
@@ -378,8 +379,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the time that the supervisor process has after [`Deadline::kill`] before this process kills the
-    /// command itself. With the deadlines of `crate::guard` that time ends before the lease does.
+    /// Returns the time that the supervisor process has after [`Deadline::kill`] before this process kills
+    /// the command itself. With the deadlines of `crate::guard` that time ends before the lease does.
     fn slack(&self) -> Duration {
         (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }
