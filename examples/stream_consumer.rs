@@ -6,7 +6,7 @@
 
 use quorate::claim::{
     Claims,
-    stream::{DeadMessage, Delivery, Ended, Message},
+    stream::{Delivery, Ended, Message, Outcome},
 };
 use quorate_examples::{Failure, quorum};
 use quorate_redis::streams::{StreamMessage, StreamSource};
@@ -72,12 +72,12 @@ async fn consumer(
             Ok::<_, Failure>(())
         }
     };
-    let bury = |letter: DeadMessage<StreamMessage>| async move {
-        println!("entry {} cannot be handled: {}", letter.message.entry_id(), letter.why);
+    let bury = |entry: Arc<StreamMessage>, reason: Outcome, _claim| async move {
+        println!("entry {} cannot be handled: {reason}", entry.entry_id());
         Ok::<_, Failure>(())
     };
     let claims = Claims::new(&quorum, "orders");
-    let consumer = claims.consume(source.messages(), handle).concurrency(4).on_dead(bury);
+    let consumer = claims.try_consume(source.messages(), handle).concurrency(4).on_dead(bury);
     let consumer = consumer.on_end(move |ended: &Ended<StreamMessage>| {
         println!("{name}: entry {}: {}", ended.message.entry_id(), ended.outcome);
     });

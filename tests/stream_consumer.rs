@@ -8,7 +8,7 @@
 use quorate::{
     claim::{
         Claims,
-        stream::{DeadMessage, Delivery, Ended, Message},
+        stream::{Delivery, Ended, Message, Outcome},
     },
     quorum::Quorum,
 };
@@ -59,9 +59,9 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
             Ok::<_, Failure>(())
         }
     };
-    let bury = move |letter: DeadMessage<StreamMessage>| {
+    let bury = move |_message, reason: Outcome, _claim| {
         let mut lists = lists.clone();
-        async move { push(&mut lists, "dead", &letter.why).await }
+        async move { push(&mut lists, "dead", &reason.to_string()).await }
     };
     let note = |ended: &Ended<StreamMessage>| {
         let id = ended.message.id().map_or("?", |id| if id.len() > 100 { "?" } else { id }).to_owned();
@@ -72,7 +72,7 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
         told.recv().await;
     };
     let claims = Claims::new(&quorum, "orders").ttl(TTL);
-    let consumer = claims.consume(source.messages(), handler).concurrency(4);
+    let consumer = claims.try_consume(source.messages(), handler).concurrency(4);
     let consumer = consumer.on_end(note).on_dead(bury).on_source_error(|error| eprintln!("{error}"));
     let consumed = consumer.patience(Duration::from_millis(500)).grace(TTL).until(end).await?;
     say(&format!("{consumed:?}"));

@@ -89,27 +89,6 @@ pub(crate) async fn release(stage: &Stage) -> bool {
     finished
 }
 
-pub(crate) async fn lease_events_next(stage: &Stage) -> bool {
-    let lease = held(stage).await;
-    let mut events = lease.events();
-    let mut reported = Vec::new();
-    // The stream reports the current state first, and the end of the lease later.
-    reported.extend(stage.soon("the present state", SOON, events.next()).await);
-    let (first, ()) = join(stage.cut(events.next()), async {
-        stage.env.sleep(30 * MS).await;
-        drop(lease);
-    })
-    .await;
-    reported.extend(first.flatten());
-    while let Some(event) = stage.soon("an event", SOON, events.next()).await {
-        reported.push(event);
-    }
-    reported.retain(|event| *event != LeaseEvent::AtRisk);
-    reported.dedup();
-    assert_eq!(reported, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost], "no event is lost");
-    first.is_some()
-}
-
 // --- the quorum -----------------------------------------------------------------------------------------
 
 pub(crate) async fn met(stage: &Stage) -> bool {
@@ -188,23 +167,6 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
     let again = stage.soon("another term of the same election", SOON, again).await;
     assert!(matches!(again, Err(ElectionError::Work(ENOUGH))), "{again:?}");
     ended.is_some()
-}
-
-pub(crate) async fn election_events_next(stage: &Stage) -> bool {
-    let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
-    let mut events = election.events();
-    let led = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending::<()>());
-    let (first, led) = join(stage.cut(events.next()), led).await;
-    assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
-    let mut reported: Vec<String> = first.flatten().iter().map(|event| format!("{event:?}")).collect();
-    while reported.len() < 3 {
-        let event = stage.soon("an event", SOON, events.next()).await.expect("the election lives");
-        reported.push(format!("{event:?}"));
-    }
-    let expected = ["Elected", "WorkFailed", "Resigned"];
-    let all = reported.iter().zip(expected).all(|(event, expected)| event.starts_with(expected));
-    assert!(all, "no event is lost: {reported:?}");
-    first.is_some()
 }
 
 pub(crate) async fn observer_leader(stage: &Stage) -> bool {

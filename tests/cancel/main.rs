@@ -95,13 +95,11 @@ cases! {
     complete: "Claim::complete", Claim;
     complete_many: "Claim::complete_many", Claim;
     drain: "SchedulerHandle::drain", Election;
-    election_events_next: "Events::next", Election;
     extend: "Lease::extend", Lock;
     finish: "Env::finish", Lock;
     reset_attempts: "Claims::reset", Claim;
     cancel_before_start: "Claim::cancel_before_start", Claim;
     inspect: "Quorum::inspect", Lock;
-    lease_events_next: "Events::next", Lock;
     met: "Quorum::met", Lock;
     claims_process_or_wait: "Claims::process_or_wait", Claim;
     observer_change: "Observer::change", Election;

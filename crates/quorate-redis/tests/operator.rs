@@ -93,7 +93,12 @@ async fn call(name: &'static str, quorum: Quorum) -> String {
         "once" => text(claims.process_or_wait("m", LONG, handled).await),
         "consume" => {
             let messages = stream::iter([("m-1", ()), ("m-2", ())]).chain(stream::pending());
-            text(claims.consume(messages, |_| async { Ok::<_, Infallible>("") }).until(pending::<()>()).await)
+            text(
+                claims
+                    .try_consume(messages, |_| async { Ok::<_, Infallible>("") })
+                    .until(pending::<()>())
+                    .await,
+            )
         }
         "election" => text(election.run(|_| async { Ok::<_, Infallible>(()) }).until(pending::<()>()).await),
         "observer" => text(election.observe().expect("a name").change().await),

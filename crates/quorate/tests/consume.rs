@@ -115,6 +115,14 @@ async fn handled(_: Delivery<TestMessage>) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the number of attempts with which a message was given up.
+fn attempts(reason: &Outcome) -> u32 {
+    match reason {
+        Outcome::DeadLettered { attempts } => *attempts,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn each_message_is_handled_once_and_acked_after_its_done_record() {
     let (nodes, sender) = (nodes(), Sender::default());
@@ -166,11 +174,11 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
     let dead = Arc::new(Mutex::new(Vec::new()));
     let dead_messages = Arc::clone(&dead);
     let consumer = claims(&a).consume(stream::iter(messages), handler).concurrency(2).on_end(sender.note());
-    let consumer = consumer.on_dead(move |dead| {
+    let consumer = consumer.on_dead(move |message, reason, _| {
         let dead_messages = Arc::clone(&dead_messages);
         async move {
-            dead_messages.lock().expect("no panic").push(dead.why.to_string());
-            if dead.message.id.is_empty() { Err("the dead letter queue is full") } else { Ok(()) }
+            dead_messages.lock().expect("no panic").push(reason.to_string());
+            if message.id.is_empty() { Err("the dead letter queue is full") } else { Ok(()) }
         }
     });
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
@@ -369,7 +377,7 @@ async fn source_errors_are_reported_and_duplicates_are_acked() {
     let items = vec![Ok(("m-1", "tea", ack.clone())), Err("a hiccup"), Ok(("m-2", "milk", ack))];
     let reported = Arc::new(Mutex::new(Vec::new()));
     let errors = Arc::clone(&reported);
-    let consumer = claims(&a).consume(stream::iter(items), |_| ready(Ok::<_, String>(())));
+    let consumer = claims(&a).try_consume(stream::iter(items), |_| ready(Ok::<_, String>(())));
     let consumer =
         consumer.on_source_error(move |error| errors.lock().expect("no panic").push(error.to_owned()));
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");
@@ -390,7 +398,7 @@ async fn a_source_that_always_fails_is_polled_with_pauses() {
     let source = stream::repeat(Err::<(&str, &str), &str>("no such queue"));
     let began = a.env().now();
     let consumed = Claims::new(&a, "letters")
-        .consume(source, |_| async { Ok::<_, String>(()) })
+        .try_consume(source, |_| async { Ok::<_, String>(()) })
         .on_source_error(move |_| {
             let so_far = reported.fetch_add(1, Ordering::SeqCst) + 1;
             assert!(so_far < 100, "asked without a pause");
@@ -440,8 +448,8 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
     let grave = Arc::clone(&buried);
     let hooked = claims
         .consume(stream::iter(sender.messages(["m-1"])), fails)
-        .on_dead(move |dead| {
-            assert_eq!((&*dead.message.id, dead.attempts), (&b"m-1"[..], 1));
+        .on_dead(move |message, reason, _| {
+            assert_eq!((&*message.id, attempts(&reason)), (&b"m-1"[..], 1));
             grave.fetch_add(1, Ordering::SeqCst);
             ready(Ok::<_, String>(()))
         })
@@ -495,11 +503,11 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
         };
         let source = stream::iter(sender.messages(ids));
         let consumer = claims(quorum).max_attempts(2).consume(source, handler).on_end(sender.note());
-        let consumer = consumer.on_dead(move |dead| {
+        let consumer = consumer.on_dead(move |message, reason, claim| {
             let dead_messages = Arc::clone(&dead_messages);
             async move {
-                dead.claim.expect("handed over under a claim").fencing_token().expect("which is ours");
-                dead_messages.lock().expect("no panic").push((dead.message.id.clone(), dead.attempts));
+                claim.expect("handed over under a claim").fencing_token().expect("which is ours");
+                dead_messages.lock().expect("no panic").push((message.id.clone(), attempts(&reason)));
                 Ok::<_, String>(())
             }
         });
@@ -533,7 +541,7 @@ async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
     let env = a.env().clone();
     let consumer =
         claims(&a).max_attempts(1).consume(stream::iter(sender.messages(["bad", "good"])), handled);
-    let consumer = consumer.on_end(sender.note()).on_dead(move |_| {
+    let consumer = consumer.on_end(sender.note()).on_dead(move |_, _, _| {
         let (ended, env) = (Arc::clone(&ended), env.clone());
         async move {
             while ended.lock().expect("no panic").is_empty() {
@@ -575,8 +583,8 @@ async fn the_same_id_with_another_payload_is_a_dead_message() {
     let why = Arc::new(Mutex::new(String::new()));
     let reported = Arc::clone(&why);
     let consumer = claims(&a).consume(source, |_| ready(Ok::<_, String>(()))).concurrency(1);
-    let consumer = consumer.on_dead(move |dead| {
-        *reported.lock().expect("no panic") = format!("{}: {}", dead.message.1, dead.why);
+    let consumer = consumer.on_dead(move |message, reason, _| {
+        *reported.lock().expect("no panic") = format!("{}: {reason}", message.1);
         ready(Ok::<_, String>(()))
     });
     let consumed = consumer.until(pending::<()>()).await.expect("sound timings");

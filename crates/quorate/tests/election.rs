@@ -107,7 +107,7 @@ async fn work_that_returns_ok_resigns_and_an_error_may_end_the_election() {
     assert!(!election.is_leader());
     let mut kinds = Vec::new();
     for _ in 0..7 {
-        kinds.push(match events.next().await.expect("seven events") {
+        kinds.push(match events.recv().await.expect("seven events") {
             ElectionEvent::Elected(_) => "elected",
             ElectionEvent::WorkFailed(_) => "failed",
             ElectionEvent::Resigned(_) => "resigned",
@@ -227,7 +227,7 @@ async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
         campaign.await.expect("no panic").expect("a shutdown is Ok");
         let mut kinds = Vec::new();
         while kinds.len() < 12 {
-            kinds.push(match events.next().await.expect("twelve events") {
+            kinds.push(match events.recv().await.expect("twelve events") {
                 ElectionEvent::Elected(_) => 'e',
                 ElectionEvent::WorkFailed(_) => 'f',
                 ElectionEvent::StepDown(_) => 's',

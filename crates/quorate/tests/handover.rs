@@ -8,7 +8,7 @@ use common::{SECOND, nodes, quorum};
 use quorate::{
     election::{Election, ElectionEvent, ResignError, Term},
     env::ScopedTask,
-    lease::{Events, Heartbeat, LeaseError, StepDownCause, TryAcquire},
+    lease::{Heartbeat, LeaseError, StepDownCause, TryAcquire},
     node::{FencingToken, Resource},
     quorum::Quorum,
 };
@@ -19,6 +19,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 async fn contended(quorum: &Quorum, name: &str) -> bool {
@@ -87,7 +88,7 @@ async fn an_unused_reservation_expires_and_the_lock_is_free() {
 /// A candidate that leads until it is asked to stop, with the events that it has reported.
 struct Runs {
     election: Election,
-    events: Events<ElectionEvent>,
+    events: mpsc::UnboundedReceiver<ElectionEvent>,
     stop: CancellationToken,
     campaign: ScopedTask<()>,
 }
@@ -114,7 +115,7 @@ impl Runs {
         let deadline = env.now() + 20 * SECOND;
         let mut before = Vec::new();
         loop {
-            let event = env.before(deadline, self.events.next()).await.expect("in time").expect("it runs");
+            let event = env.before(deadline, self.events.recv()).await.expect("in time").expect("it runs");
             if wanted(&event) {
                 return (before, event);
             }

@@ -53,7 +53,7 @@ async fn a_lease_may_be_released_before_its_renewer_has_started() {
         let mut events = lease.events();
         lease.release().await.expect("all nodes answer");
         let mut last = None;
-        while let Some(event) = events.next().await {
+        while let Some(event) = events.recv().await {
             assert!(last < Some(event), "in order");
             last = Some(event);
         }
@@ -90,7 +90,7 @@ async fn the_renewer_extends_past_the_ttl_and_events_come_in_order() {
     assert!(lease.remaining() > SECOND * 8 / 10);
     lease.release().await.expect("all nodes answer");
     let mut seen = Vec::new();
-    while let Some(event) = events.next().await {
+    while let Some(event) = events.recv().await {
         seen.push(event);
     }
     assert_eq!(seen, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost]);

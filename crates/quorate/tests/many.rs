@@ -155,7 +155,7 @@ async fn the_first_lease_of_a_group_to_end_is_reported() {
     let dropped = quorum.lock("c").acquire().await.expect("free");
     let (step_down, mut events) = (dropped.step_down_token().clone(), dropped.events());
     dropped.release().await.expect("all nodes answer");
-    while events.next().await.is_some() {}
+    while events.recv().await.is_some() {}
     assert!(step_down.is_cancelled());
     assert!(all.fencing_tokens().is_err());
     quorum.close().await;
@@ -206,7 +206,7 @@ async fn a_lease_is_held_no_longer_than_its_maximum() {
     assert!(lasted > SECOND, "extended meanwhile: {lasted:?}");
     assert!(lease.fencing_token().is_err() && lasted >= SECOND * 17 / 10, "{lasted:?}");
     let mut seen = Vec::new();
-    while let Some(event) = events.next().await {
+    while let Some(event) = events.recv().await {
         seen.push(event);
     }
     assert_eq!(seen, [LeaseEvent::Held, LeaseEvent::StepDown, LeaseEvent::Lost]);

@@ -77,7 +77,7 @@ async fn readers_are_renewed_until_released_and_expire_without_renewal() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let reader = reads(&a, SECOND).await;
     let mut events = reader.events();
-    assert_eq!(events.next().await, Some(LeaseEvent::Held));
+    assert_eq!(events.recv().await, Some(LeaseEvent::Held));
     let until = reader.valid_until().expect("held");
     while a.env().now() < until + SECOND / 2 {
         a.env().sleep(50 * MS).await;
@@ -86,7 +86,7 @@ async fn readers_are_renewed_until_released_and_expire_without_renewal() {
     }
     reader.extend().await.expect("a majority extends");
     reader.release().await.expect("all nodes answer");
-    assert_eq!(events.next().await, Some(LeaseEvent::StepDown));
+    assert_eq!(events.recv().await, Some(LeaseEvent::StepDown));
     // The lease of `b` is not extended.
     let began = b.env().now();
     let mortal = a.read_lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");

@@ -10,7 +10,6 @@ use quorate::{
     claim::{Claim, ClaimOutcome, Claims},
     election::{Election, ElectionEvent, Term},
     env::{BootTime, Env},
-    lease::Events,
     quorum::Quorum,
     scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
 };
@@ -27,6 +26,7 @@ use std::{
 use tokio::{
     net::unix::pipe,
     signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -151,8 +151,8 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
 }
 
 /// Writes the events of the terms to the journal.
-async fn note(mut events: Events<ElectionEvent>, journal: Journal) -> io::Result<()> {
-    while let Some(event) = events.next().await {
+async fn note(mut events: mpsc::UnboundedReceiver<ElectionEvent>, journal: Journal) -> io::Result<()> {
+    while let Some(event) = events.recv().await {
         match event {
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
             ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,

@@ -144,7 +144,7 @@ impl Daemon {
                     SignalAction::Reload => self.reader.request_reload(),
                 },
                 event = self.reader.next(), if !stop.is_cancelled() => self.on_file_event(&handle, event),
-                Some(_) = events.next() => {}
+                Some(_) = events.recv() => {}
                 () = self.env.sleep_until(wake) => {}
             }
         }

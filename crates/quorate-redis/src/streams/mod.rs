@@ -15,7 +15,7 @@
 //!     Ok::<_, quorate::lease::LeaseLost>(())
 //! };
 //! let shutdown = std::future::pending::<()>();
-//! Claims::new(&quorum, "orders").consume(orders.messages(), handle).until(shutdown).await?;
+//! Claims::new(&quorum, "orders").try_consume(orders.messages(), handle).until(shutdown).await?;
 //! # Ok(())
 //! # }
 //! ```

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     config::SettingError,
-    lease::{Events, Health, LeaseOptions, Lock, lease_options},
+    lease::{Health, LeaseOptions, Lock, lease_options},
     node::{Owner, Resource},
     quorum::Quorum,
 };
@@ -16,6 +16,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::mpsc;
 
 /// A candidate for the leadership of a group: one copy of the group leads at a time. Clones are the same candidate.
 ///
@@ -196,8 +197,8 @@ impl Election {
         })
     }
 
-    /// Returns the events of this candidate from now on.
-    pub fn events(&self) -> Events<ElectionEvent> {
+    /// Returns the events of this candidate from now on. They end with the election.
+    pub fn events(&self) -> mpsc::UnboundedReceiver<ElectionEvent> {
         self.shared.events.join()
     }
 

@@ -1,4 +1,4 @@
-use crate::{lease::Events, node::FencingToken};
+use crate::node::FencingToken;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc;
 
@@ -36,14 +36,14 @@ pub enum ElectionEvent {
 pub(super) struct EventBroadcast(Mutex<Vec<mpsc::UnboundedSender<ElectionEvent>>>);
 
 impl EventBroadcast {
-    pub(super) fn join(&self) -> Events<ElectionEvent> {
+    pub(super) fn join(&self) -> mpsc::UnboundedReceiver<ElectionEvent> {
         let (sender, events) = mpsc::unbounded_channel();
         let mut subscribers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Remove closed subscribers here too: otherwise they would accumulate while there is no event.
         subscribers.retain(|one| !one.is_closed());
         subscribers.push(sender);
         drop(subscribers);
-        Events::new(events)
+        events
     }
 
     pub(super) fn emit(&self, event: ElectionEvent) {

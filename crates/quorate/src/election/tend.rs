@@ -4,13 +4,14 @@ use super::{
 };
 use crate::{
     env::{BootTime, Env},
-    lease::{Events, LeaseEvent, resign_requested},
+    lease::{LeaseEvent, resign_requested},
 };
 use futures_util::{
     FutureExt,
     future::{BoxFuture, FusedFuture},
 };
 use std::pin::{Pin, pin};
+use tokio::sync::mpsc;
 
 /// Polls the work of a term, and each event that may end the term: a lost lease, a shutdown, a resignation.
 pub(super) async fn tend<E, S>(
@@ -18,7 +19,7 @@ pub(super) async fn tend<E, S>(
     election: &Election,
     term: &Term,
     mut work: BoxFuture<'_, WorkResult<E>>,
-    events: &mut Events<LeaseEvent>,
+    events: &mut mpsc::UnboundedReceiver<LeaseEvent>,
     mut shutdown: Pin<&mut S>,
 ) -> End<E>
 where
@@ -36,7 +37,7 @@ where
                 let notice = step_down.at.map(|at| at.until(env.now())).unwrap_or_default();
                 return End::Lost { without_notice: notice < election.grace() / 2 };
             }
-            Some(event) = events.next() => match event {
+            Some(event) = events.recv() => match event {
                 LeaseEvent::AtRisk => {
                     at_risk = true;
                     election.emit(ElectionEvent::AtRisk(token));

@@ -1,5 +1,3 @@
-use tokio::sync::mpsc;
-
 /// A change of a lease's state. The order is fixed: `Held` and `AtRisk` alternate, then `StepDown`, then `Lost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaseEvent {
@@ -11,25 +9,4 @@ pub enum LeaseEvent {
     StepDown,
     /// The lease has ended for good.
     Lost,
-}
-
-/// A subscription to the events of a lease or an election.
-///
-/// A subscription to a lease begins with the lease's state at that time, and ends after [`LeaseEvent::Lost`]. A
-/// subscription to an election begins with the next event, and ends with the election.
-#[derive(Debug)]
-pub struct Events<E>(mpsc::UnboundedReceiver<E>);
-
-impl<E> Events<E> {
-    pub(crate) fn new(events: mpsc::UnboundedReceiver<E>) -> Self {
-        Self(events)
-    }
-
-    /// Returns the next event, or `None` after the last.
-    ///
-    /// # Cancel safety
-    /// Safe: no event is lost.
-    pub async fn next(&mut self) -> Option<E> {
-        self.0.recv().await
-    }
 }

@@ -5,7 +5,6 @@ use crate::{
         command::RenewerCommand,
         deadline::LeaseDeadline,
         error::{LeaseError, LeaseLost},
-        event::Events,
         heartbeat::Health,
         inner::QuorumInner,
         params::LeaseParams,
@@ -130,11 +129,11 @@ impl Lease {
         self.deadline.lost.token()
     }
 
-    /// Returns the events from now on.
-    pub fn events(&self) -> Events<LeaseEvent> {
+    /// Returns the events of this lease: first its present state, then each change. The last is [`LeaseEvent::Lost`].
+    pub fn events(&self) -> mpsc::UnboundedReceiver<LeaseEvent> {
         let (events, stream) = mpsc::unbounded_channel();
         self.inner.command(RenewerCommand::Watch { id: self.id, events });
-        Events::new(stream)
+        stream
     }
 
     /// Extends the lease now, rather than at the next automatic extension.

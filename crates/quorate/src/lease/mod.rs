@@ -89,7 +89,7 @@ mod wait;
 
 pub use deadline::StepDownCause;
 pub use error::{AcquireError, LeaseError, LeaseLost};
-pub use event::{Events, LeaseEvent};
+pub use event::LeaseEvent;
 pub use handle::Lease;
 pub use heartbeat::Heartbeat;
 pub use inspect::Inspection;

@@ -2,7 +2,7 @@ use crate::{
     config::SettingError,
     env::BootTime,
     lease::{
-        AcquireError, Events, Lease, LeaseError, LeaseEvent, LeaseLost, Lock, TryAcquire,
+        AcquireError, Lease, LeaseError, LeaseEvent, LeaseLost, Lock, TryAcquire,
         acquire::{AttemptResult, downgrade},
         inner::QuorumInner,
         mode::Mode,
@@ -11,6 +11,7 @@ use crate::{
     vote::NoMajority,
 };
 use std::{sync::Arc, time::Duration};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 impl Lock<ReadLease> {
@@ -99,8 +100,8 @@ impl ReadLease {
         self.0.lost_token()
     }
 
-    /// Returns the events from now on.
-    pub fn events(&self) -> Events<LeaseEvent> {
+    /// Returns the events of this lease: first its present state, then each change. The last is [`LeaseEvent::Lost`].
+    pub fn events(&self) -> mpsc::UnboundedReceiver<LeaseEvent> {
         self.0.events()
     }
 

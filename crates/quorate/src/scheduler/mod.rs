@@ -119,7 +119,7 @@ pub use error::ScheduleError;
 pub use handle::SchedulerHandle;
 pub use job::Job;
 pub use policy::{Delivery, Misfire, Overlap, Placement, Retry};
-pub use run::{RunContext, StateError};
+pub use run::RunContext;
 pub use schedule::{Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, at, delay, every};
 pub use store::{HistoryEntry, RunCause, RunOutcome};
 

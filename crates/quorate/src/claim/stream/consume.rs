@@ -1,6 +1,6 @@
-use super::{Consumed, DeadMessage, Delivery, Ended, Incoming, Message, one::Dead, run};
-use crate::claim::{ClaimError, ClaimResult, Claims};
-use futures_util::Stream;
+use super::{Consumed, Delivery, Ended, Message, Outcome, one::Dead, run};
+use crate::claim::{ClaimError, ClaimHandle, ClaimResult, Claims};
+use futures_util::{Stream, StreamExt};
 use std::{
     fmt::{self, Display},
     sync::Arc,
@@ -42,21 +42,46 @@ impl Claims {
     /// Handles the messages of `source`: each is claimed, handled by `handler`, recorded as done, and
     /// acked. [The module](crate::claim::stream) lists every other outcome of a message.
     ///
-    /// `source` is a stream of [`Message`]s, or of `Result`s of them. After an error the source is polled
-    /// again after 50 ms. The pause grows with each further error, to 5 s at most.
-    pub fn consume<S, H, F, T, E>(
+    /// [`Claims::try_consume`] takes a source that can fail.
+    pub fn consume<S, M, H, F, T, E>(
         &self,
         source: S,
         handler: H,
-    ) -> Consume<S, <S::Item as Incoming>::Message, H>
+    ) -> Consume<impl Stream<Item = Result<M, Arc<str>>> + use<S, M, H, F, T, E>, M, H>
     where
-        S: Stream,
-        S::Item: Incoming,
-        H: Fn(Delivery<<S::Item as Incoming>::Message>) -> F + Send + Sync + 'static,
+        S: Stream<Item = M>,
+        M: Message,
+        H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: ClaimResult + Send + 'static,
         E: Display + Send + 'static,
     {
+        self.consume_results(source.map(Ok), handler)
+    }
+
+    /// Handles the messages of a source that can fail and continue, in the same way as [`Claims::consume`].
+    ///
+    /// After an error the source is polled again after 50 ms. The pause grows with each further error, to 5 s
+    /// at most. [`Consume::on_source_error`] receives the errors.
+    pub fn try_consume<S, M, R, H, F, T, E>(
+        &self,
+        source: S,
+        handler: H,
+    ) -> Consume<impl Stream<Item = Result<M, Arc<str>>> + use<S, M, R, H, F, T, E>, M, H>
+    where
+        S: Stream<Item = Result<M, R>>,
+        M: Message,
+        R: Display,
+        H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: ClaimResult + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let source = source.map(|item| item.map_err(|error| error.to_string().into()));
+        self.consume_results(source, handler)
+    }
+
+    fn consume_results<S, M, H>(&self, source: S, handler: H) -> Consume<S, M, H> {
         let options = Options {
             concurrency: 16,
             max_waiting: None,
@@ -130,14 +155,18 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// another payload. For messages that are given up, the hook replaces the claims' [own hook](Claims::dead_letter).
     /// Once the hook has handled a message, the message is acked. If the hook fails, or is missing, the message is
     /// left to the source. The hook may receive a message again if the source redelivers it after a crash.
+    ///
+    /// The hook's arguments are the message, the reason ([`Outcome::DeadLettered`] or [`Outcome::Unusable`], whose text
+    /// is for people), and a view of the claim that this worker holds while the hook runs, so that no other worker runs
+    /// the hook for this message. There is no claim on an unusable message.
     pub fn on_dead<D, F, E>(mut self, hook: D) -> Self
     where
-        D: Fn(DeadMessage<M>) -> F + Send + Sync + 'static,
+        D: Fn(Arc<M>, Outcome, Option<ClaimHandle>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Display,
     {
-        self.options.on_dead = Some(Arc::new(move |letter| {
-            let hooked = hook(letter);
+        self.options.on_dead = Some(Arc::new(move |message, reason, claim| {
+            let hooked = hook(message, reason, claim);
             Box::pin(async move { hooked.await.map_err(|error| error.to_string().into()) })
         }));
         self
@@ -157,8 +186,8 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// The source must deliver messages again that were pulled and not acked.
     pub async fn until<F, T, E>(self, shutdown: impl Future) -> Result<Consumed, ClaimError>
     where
-        S: Stream,
-        S::Item: Incoming<Message = M>,
+        S: Stream<Item = Result<M, Arc<str>>>,
+        M: Message,
         H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: ClaimResult + Send + 'static,

@@ -1,5 +1,5 @@
 use crate::claim::Fingerprint;
-use std::{convert::Infallible, error::Error, fmt::Display, future, sync::Arc};
+use std::{convert::Infallible, error::Error, fmt::Display, future};
 
 /// A message of a source: an id, and a way to acknowledge it to the source.
 ///
@@ -43,34 +43,6 @@ pub trait Message: Send + Sync + 'static {
     /// The future is dropped if the consumer is dropped. The source then detects the missing ack by itself.
     fn leave(&self) -> impl Future<Output = ()> + Send {
         future::ready(())
-    }
-}
-
-/// An item of a source: a message, or the result of a source that can fail and continue.
-pub trait Incoming {
-    /// The type of the message.
-    type Message: Message;
-
-    /// Returns the message, or the error of the source.
-    ///
-    /// # Errors
-    /// The text of the source's error, for people.
-    fn message(self) -> Result<Self::Message, Arc<str>>;
-}
-
-impl<M: Message> Incoming for M {
-    type Message = M;
-
-    fn message(self) -> Result<M, Arc<str>> {
-        Ok(self)
-    }
-}
-
-impl<M: Message, E: Display> Incoming for Result<M, E> {
-    type Message = M;
-
-    fn message(self) -> Result<M, Arc<str>> {
-        self.map_err(|error| error.to_string().into())
     }
 }
 

@@ -71,5 +71,5 @@ mod run;
 
 pub use consume::Consume;
 pub use delivery::Delivery;
-pub use message::{Incoming, Message};
-pub use outcome::{Consumed, DeadMessage, Ended, Outcome};
+pub use message::Message;
+pub use outcome::{Consumed, Ended, Outcome};

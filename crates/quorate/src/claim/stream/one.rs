@@ -1,9 +1,9 @@
 //! The work on one message: its handler, its done record, its ack, and its hand-over to the dead-letter
 //! hook.
 
-use super::{DeadMessage, Delivery, Message, Outcome};
+use super::{Delivery, Message, Outcome};
 use crate::{
-    claim::{Claim, ClaimError, ClaimOutcome, ClaimResult, Claims},
+    claim::{Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims},
     node::engine::{RESULT_MAX, cut},
     plain::plain,
 };
@@ -21,7 +21,8 @@ const WHY_MAX: usize = 1024;
 const NO_HOOK: &str = "there is no dead-letter hook; give one with on_dead";
 
 /// The dead-letter hook.
-pub(super) type Dead<M> = dyn Fn(DeadMessage<M>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
+pub(super) type Dead<M> =
+    dyn Fn(Arc<M>, Outcome, Option<ClaimHandle>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
 
 /// Handles a claimed message, records it as done, and only then acks it.
 pub(super) async fn handle<M, H, F, T, E>(
@@ -83,10 +84,8 @@ pub(super) async fn give_up<M: Message>(
     let claims = match dead {
         None => claims,
         Some(dead) => claims.dead_letter(move |given_up| {
-            let attempts = given_up.attempts;
-            let why = Outcome::DeadLettered { attempts }.to_string().into();
-            let claim = Some(given_up.claim);
-            handed(Arc::clone(&dead), DeadMessage { message: Arc::clone(&letter), why, attempts, claim })
+            let reason = Outcome::DeadLettered { attempts: given_up.attempts };
+            handed(Arc::clone(&dead), Arc::clone(&letter), reason, Some(given_up.claim))
         }),
     };
     let has_hook = claims.dead_letter.is_some();
@@ -118,11 +117,10 @@ pub(super) async fn bury<M: Message>(
     why: Arc<str>,
     dead: Option<Arc<Dead<M>>>,
 ) -> (Outcome, Acked) {
-    let letter =
-        DeadMessage { message: Arc::clone(&message), why: Arc::clone(&why), attempts: 0, claim: None };
+    let outcome = Outcome::Unusable { why };
     let buried = match dead {
         None => Err(NO_HOOK.into()),
-        Some(dead) => handed(dead, letter).await,
+        Some(dead) => handed(dead, Arc::clone(&message), outcome.clone(), None).await,
     };
     let acked = match buried {
         Ok(()) => ack(&*message).await,
@@ -131,11 +129,17 @@ pub(super) async fn bury<M: Message>(
             Err(format!("dead letter: {}", plain(&error, WHY_MAX)).into())
         }
     };
-    (Outcome::Unusable { why }, acked)
+    (outcome, acked)
 }
 
-async fn handed<M>(dead: Arc<Dead<M>>, letter: DeadMessage<M>) -> Result<(), Arc<str>> {
-    let hook = AssertUnwindSafe(async { dead(letter).await }).catch_unwind();
+/// Calls the dead-letter hook. A panic of the hook counts as a failure.
+async fn handed<M>(
+    dead: Arc<Dead<M>>,
+    message: Arc<M>,
+    reason: Outcome,
+    claim: Option<ClaimHandle>,
+) -> Result<(), Arc<str>> {
+    let hook = AssertUnwindSafe(async { dead(message, reason, claim).await }).catch_unwind();
     hook.await.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic)).into()))
 }
 

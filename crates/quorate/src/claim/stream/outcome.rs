@@ -1,7 +1,4 @@
-use crate::{
-    claim::{ClaimError, ClaimHandle},
-    node::Owner,
-};
+use crate::{claim::ClaimError, node::Owner};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The end of a message, for [`Consume::on_end`](super::Consume::on_end).
@@ -65,21 +62,6 @@ pub enum Outcome {
     /// The consumer was shut down before the message was handled, or its handler did not end within the
     /// grace period.
     Stopped,
-}
-
-/// A message that cannot be handled, for [`Consume::on_dead`](super::Consume::on_dead).
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct DeadMessage<M> {
-    /// The message.
-    pub message: Arc<M>,
-    /// The reason, for people.
-    pub why: Arc<str>,
-    /// The number of attempts that had begun: 0 if the message is unusable, since no claim was made on it.
-    pub attempts: u32,
-    /// The claim that this worker holds while the hook runs, so that no other worker runs the hook for this message.
-    /// `None` if the message is unusable, since no claim was made on it.
-    pub claim: Option<ClaimHandle>,
 }
 
 /// The number of messages with each outcome.

@@ -1,7 +1,7 @@
 //! The task that runs a consumer: it pulls messages, claims them, starts their handlers, and ends them.
 
 use super::{
-    Consume, Consumed, Delivery, Ended, Incoming, Message, Outcome,
+    Consume, Consumed, Delivery, Ended, Message, Outcome,
     consume::Options,
     in_flight::{InFlightWindow, Number},
     one,
@@ -40,8 +40,7 @@ pub(super) async fn run<S, M, H, F, T, E>(
     shutdown: impl Future,
 ) -> Result<Consumed, ClaimError>
 where
-    S: Stream,
-    S::Item: Incoming<Message = M>,
+    S: Stream<Item = Result<M, Arc<str>>>,
     M: Message,
     H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,
@@ -157,9 +156,9 @@ where
     T: ClaimResult + Send + 'static,
     E: Display + 'static,
 {
-    fn pull(&mut self, incoming: impl Incoming<Message = M>) {
+    fn pull(&mut self, item: Result<M, Arc<str>>) {
         let now = self.env.now();
-        let message = match incoming.message() {
+        let message = match item {
             Ok(message) => Arc::new(message),
             Err(error) => return self.source_failed(&error, now),
         };

@@ -1,10 +1,10 @@
-use crate::scheduler::run::RunGuard;
 use crate::{
+    config::SettingError,
     election::Term,
     env::{BootTime, WallTime},
     lease::LeaseLost,
     node::FencingToken,
-    scheduler::{RunCause, store::tail},
+    scheduler::{RunCause, run::RunGuard, store::tail},
 };
 use std::{
     sync::{
@@ -140,9 +140,9 @@ impl RunContext {
     /// run that is repeated may find its own state. Of concurrent runs, the last to be stored counts.
     ///
     /// # Errors
-    /// [`StateError`] if the text is longer than 1,024 bytes, or, for a job that is placed on any worker, longer than 512 bytes
-    /// as JSON.
-    pub fn set_state(&self, text: &str) -> Result<(), StateError> {
+    /// [`SettingError`] if the text is longer than 1,024 bytes, or, for a job that is placed on any worker, longer than 512
+    /// bytes as JSON.
+    pub fn set_state(&self, text: &str) -> Result<(), SettingError> {
         let (length, most) = match self.guard {
             RunGuard::Term(_) => (text.len(), STATE_MAX),
             // For a run under a claim, the state is part of the slot's result, beside the other data of the run.
@@ -151,7 +151,12 @@ impl RunContext {
             }
         };
         if length > most {
-            return Err(StateError::TooLong { job: Arc::clone(&self.job), length, most });
+            return Err(SettingError::new(
+                format!("the state of the job {:?}", self.job),
+                format!("{length} bytes long"),
+                format!("longer than {most} bytes"),
+                "keep longer data in a store of your own",
+            ));
         }
         self.output.texts().state = Some(text.into());
         Ok(())
@@ -214,21 +219,4 @@ impl RunOutput {
     fn texts(&self) -> MutexGuard<'_, Texts> {
         self.0.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The error for a state that cannot be stored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StateError {
-    /// The state is too long.
-    #[error(
-        "the state of the job {job:?} is {length} bytes long, and at most {most} are stored; keep longer data in a store of your own"
-    )]
-    TooLong {
-        /// The job.
-        job: Arc<str>,
-        /// The length of the state, in bytes. For a run on any worker, it is the length of the state as JSON.
-        length: usize,
-        /// The limit of the length, in bytes.
-        most: usize,
-    },
 }

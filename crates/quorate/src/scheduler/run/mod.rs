@@ -10,6 +10,6 @@ pub(super) mod worker;
 
 pub(super) use attempts::{Execution, ExecutionEnd, ExecutionResult};
 pub(super) use cancel::{Cancel, on_request};
+pub use context::RunContext;
 pub(super) use context::RunOutput;
-pub use context::{RunContext, StateError};
 pub(super) use guard::RunGuard;
