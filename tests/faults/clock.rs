@@ -2,9 +2,10 @@
 //!
 //! # What is not guaranteed
 //!
-//! A step beyond `clock_step_allowance` is known to each worker that heard from the node before and after it.
-//! A worker that met the node only afterwards cannot notice the step. If a majority of the nodes stepped,
-//! such a rival and the holder may both hold the lease, with different tokens. See also Kleppmann's scenario.
+//! A step beyond `clock_step_allowance` is noticed by each worker that had a reply of the node before the
+//! step and another after it. A worker that met the node only afterwards cannot notice the step. If the
+//! clocks of a majority of the nodes stepped, that worker and the holder may both hold the lease, with
+//! different tokens. See also `kleppmann.rs`.
 //!
 //! The tests do not set back the clocks of nodes whose step was noticed: the quarantine of such a node ends
 //! by its own clock, so it would last longer.

@@ -235,9 +235,9 @@ fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     })
 }
 
-/// Returns the longest time without a beat for which the lease is still extended. It is the time between two
-/// extensions, so a longer silence prevents an extension. The lease then ends one TTL after the last
-/// extension.
+/// Returns the longest pause of the main loop during which the lease is still extended. The loop beats at
+/// each iteration, and a lease is not extended while the last beat is older than this. The time equals that
+/// between two extensions. If the pause goes on, the lease ends one TTL after its last extension.
 fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
 }
