@@ -94,8 +94,8 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         while lease.is_valid() && env.now() < until && !stop.load(Ordering::Relaxed) {
             env.sleep(Duration::from_millis(2)).await;
         }
-        // This worker may pause here on a busy machine, until its lease has ended. The next holder then waits
-        // for the book.
+        // The test assumes that this worker does not pause here until its lease has ended: the next holder
+        // would find this worker in the book.
         book.lock().expect("no two held at once").holder = None;
         lease.release().await.ok();
         env.sleep(Duration::from_millis(10)).await;

@@ -183,9 +183,9 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     bench.clean().await;
 }
 
-/// This case is not guaranteed: a rival that met the nodes after the step cannot notice the step, and the
-/// nodes vote for it at once. The tokens still grow, so a sink that compares them still refuses the old
-/// holder.
+/// Exclusion is not guaranteed in this case: a rival that met the nodes after the step cannot notice the
+/// step, and the nodes vote for it at once. The tokens still grow, so a sink that compares them still refuses
+/// the old holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let bench = bench().await;
@@ -212,7 +212,8 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     bench.clean().await;
 }
 
-/// A missing counter starts from the worker's clock. A node whose clock is too far from it does not grant.
+/// A fencing counter that a node does not have starts from the wall clock of the worker. A node whose own
+/// clock differs too much from it does not grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let bench = bench().await;

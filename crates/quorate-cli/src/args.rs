@@ -183,13 +183,13 @@ pub(crate) enum LogFormat {
 /// The level from which log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
-    /// Failures.
+    /// Failures only.
     Error,
-    /// Conditions that may lead to a failure, too.
+    /// Failures, and conditions that may lead to a failure.
     Warn,
-    /// Changes of state, too.
+    /// All of the above, and changes of state.
     Info,
-    /// Details for diagnosis, too.
+    /// All of the above, and details for diagnosis.
     Debug,
     /// Everything.
     Trace,

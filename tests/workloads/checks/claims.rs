@@ -13,8 +13,9 @@ use std::{
 /// A done record may end earlier than its retention by this time, because of TTLs and clock differences.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// A message that is done is not claimed again, and not done again, within its retention. The exception: so
-/// many nodes lost their data that no majority stores the message's record. Every message is done at the end.
+/// Checks that a message that is done is not claimed again, and not done again, within its retention. The
+/// exception: so many nodes lost their data that no majority stores the message's record. Every message must
+/// be done at the end.
 #[derive(Debug)]
 pub(crate) struct Claims {
     epoch: BootTime,

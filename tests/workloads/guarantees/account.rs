@@ -247,8 +247,7 @@ impl Story {
 
     /// Returns the reason why a tick must not start again after this start, if there is one.
     fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<&'static str> {
-        // A run that was interrupted at a step-down reports that itself. In that case its term must have
-        // ended.
+        // The journal shows whether a step-down interrupted the run. The run's term must then have ended.
         let (until, why) = match first.interrupted {
             Some(interrupted) => (interrupted + TO_FALL, "it was interrupted, and its term did not end"),
             None => {

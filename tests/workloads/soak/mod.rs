@@ -4,8 +4,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! Each process reports every 50 ms, and around each action, whether it believes that it holds a resource. If
-//! two processes believe so for a shorter time, the checks may miss it.
+//! Each process reports every 50 ms, and around each action, whether its lease on a resource is valid. If two
+//! processes hold one resource at the same time for less than that, the checks may miss it.
 
 mod faults;
 mod figures;

@@ -104,7 +104,8 @@ impl NodeSpec {
     /// paths start at the directory of the file.
     ///
     /// # Errors
-    /// [`NodeError`] for a node without TLS, a file that is named twice, and a certificate without its key.
+    /// [`NodeError`] for TLS files of a node without TLS, a file that both the URL and the table name, and a
+    /// certificate without its key.
     pub(super) fn in_file(self, names: TlsNames, file: &Path) -> Result<Self, NodeError> {
         let shown = self.to_string();
         let fail = |why: &str| Err(NodeError { text: plain(&shown, SHOWN_MAX), why: why.to_owned() });

@@ -47,7 +47,7 @@ impl Processes {
         &self.dir
     }
 
-    /// Starts the worker with this name, possibly again. Returns its process id, too.
+    /// Starts the worker with this name, for the first time or again. Returns its id and its process id.
     pub(crate) fn start_worker(
         &mut self,
         worker: &Arc<str>,
