@@ -94,7 +94,7 @@ impl Checks {
 impl Soak {
     fn start(options: &Options) -> Self {
         let (seed, workers) = (options.seed(), options.workers.unwrap_or(WORKERS));
-        // The servers of every other seed keep an append-only file, so a restart loses no data.
+        // With an odd seed, the servers keep an append-only file, so a restart loses no data.
         let durable = !seed.is_multiple_of(2);
         let servers = Servers::start(options.servers, durable, Network::Shared);
         let (wall, now) = (SystemWorld.wall(), SystemWorld.now());
