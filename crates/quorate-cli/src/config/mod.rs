@@ -48,8 +48,9 @@ use std::{
 /// The default prefix of keys.
 pub const PREFIX: &str = "quorate:";
 
-/// The shortest `ledger_retention`: a worker may record only once an hour that it still has its jobs. The
-/// shortest value is many times longer, because workers may have different values during a rolling change.
+/// The shortest `ledger_retention` that is accepted. A worker records in the ledger, up to two hours apart, that
+/// it still has its jobs. During a rolling change, another worker may have a shorter retention. If that were only
+/// some hours, the other worker would treat these jobs as removed.
 const LEDGER_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The whole configuration, checked.
@@ -164,8 +165,8 @@ impl Validation<'_> {
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
         let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
-        // The directory belongs to one user of one host: no other machine can have granted a lease on it. So
-        // the first lock need not wait. (Do not delete the directory while a lock in it is held.)
+        // The directory belongs to one user of one host, so no other machine can have granted a lease on it. The
+        // first lock need not wait for a quarantine. (Do not delete the directory while a lock in it is held.)
         settings.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
         settings.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
@@ -256,7 +257,7 @@ impl Validation<'_> {
     }
 }
 
-/// Returns a path that is written in a file, relative to the directory of that file.
+/// Returns `path` as `file` means it: a relative path starts at the directory of `file`.
 fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().map_or_else(|| path.to_owned(), |directory| directory.join(path))
 }

@@ -73,7 +73,7 @@ impl Processes {
         Ok((who, pid))
     }
 
-    /// Sends `signal`, which will end the worker. Returns the time just before.
+    /// Sends `signal`, which will end the worker. Returns the time just before the signal was sent.
     pub(crate) fn signal(&mut self, who: &WorkerId, signal: Signal) -> Result<BootTime, Failure> {
         let fail = |why: &str| Failure::new(FAILURE, format!("{} cannot be signalled: {why}", who.worker));
         let member = self.running.get_mut(who).ok_or_else(|| fail("it does not run"))?;
