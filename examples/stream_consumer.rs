@@ -21,8 +21,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 const ORDERS: usize = 30;
-/// The consumer of a pending entry is assumed to be dead after no consumer has touched the entry for this
-/// time.
+/// The time after which the consumer of a pending entry counts as dead, if no consumer has touched the entry.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Default)]
