@@ -94,8 +94,8 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         while lease.is_valid() && env.now() < until && !stop.load(Ordering::Relaxed) {
             env.sleep(Duration::from_millis(2)).await;
         }
-        // The test assumes that this worker does not pause here until its lease has ended: the next holder
-        // would find this worker in the book.
+        // If this worker paused here until its lease had ended, the next holder would still find it in the
+        // book, and the test would fail. The test assumes that no pause is that long.
         book.lock().expect("no two held at once").holder = None;
         lease.release().await.ok();
         env.sleep(Duration::from_millis(10)).await;

@@ -16,8 +16,7 @@ use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
 use std::time::Duration;
 
-/// The TTL of the leases and of the deployment. It is long enough for two nodes to return well before the
-/// lease ends.
+/// The TTL of the leases, and `max_ttl`. It is long enough for two nodes to return well before the lease ends.
 const TTL: Duration = Duration::from_secs(4);
 
 /// A lease on the nodes 0 to 2 of five whose holder is dead. The nodes 3 and 4 are still unreachable.

@@ -208,8 +208,8 @@ fn three_servers_become_five() {
     at_every_await_point(5, &[0, 1, 2], &[0, 1, 2, 3, 4]);
 }
 
-/// Two of the three servers that stay may have missed every majority of the five servers. So their memory
-/// begins again.
+/// Two of the three servers that stay may have been in no majority of the old five. So their memory begins
+/// again.
 #[test]
 fn five_servers_become_three() {
     at_every_await_point(5, &[0, 1, 2, 3, 4], &[2, 3, 4]);

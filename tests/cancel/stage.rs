@@ -75,7 +75,7 @@ pub(crate) struct Stage {
     pub(crate) conditions: NetworkConditions,
     pub(crate) cut: Cut,
     cut_at: Cell<Option<BootTime>>,
-    /// The longest time that the other worker may wait. A case may change it.
+    /// The longest time that the other worker may wait for the resource after the cut. A case may change it.
     pub(crate) patience: Cell<Duration>,
     /// Set if the case has closed the first worker.
     pub(crate) closed: Cell<bool>,

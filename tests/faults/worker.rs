@@ -17,7 +17,7 @@ pub(crate) struct Probe {
 /// A line of a probe's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
-    /// The time of the boot clock, read before the event of the note was checked.
+    /// The time of the boot clock, read before the check that the note reports.
     pub(crate) at: BootTime,
     pub(crate) what: String,
     pub(crate) token: u64,

@@ -80,7 +80,7 @@ pub(super) struct Verdict {
     pub(super) done: usize,
     /// The number of ticks that started more than once.
     pub(super) again: usize,
-    /// The number of at-most-once ticks that did not complete.
+    /// The number of ticks without a run that completed.
     pub(super) lost: usize,
     /// For each worker, the number of its runs that started while all workers lived.
     pub(super) shares: Vec<usize>,

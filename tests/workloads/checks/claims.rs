@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-/// A done record may end earlier than its retention by this time, because of TTLs and clock differences.
+/// The longest time by which a done record may end before its retention has passed, because of TTLs and clock
+/// differences.
 const EARLY: Duration = Duration::from_secs(5);
 
 /// Checks that a message that is done is not claimed again, and not done again, within its retention. The
@@ -31,9 +32,9 @@ pub(crate) struct Claims {
 
 #[derive(Clone, Copy, Debug)]
 struct Done {
-    /// The time at which the worker learned that the message was done, and the time at which it had begun to
-    /// record that.
+    /// The time at which the worker learned that the message was done.
     at: BootTime,
+    /// The time at which the worker began to record that.
     began: BootTime,
     token: u64,
     nodes: usize,

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// The time after the end of its catch-up window after which a tick no longer starts.
+/// The time from the end of a tick's catch-up window until the tick is judged. By then it no longer starts.
 const SETTLED: Duration = Duration::from_secs(30);
 /// After a loss of data, a node may also have no records of the ticks that are due within this time.
 const UNKNOWN: Duration = Duration::from_secs(5);
@@ -173,7 +173,7 @@ impl Ticks {
         self.terms.values().any(|(from, last)| {
             let starts = due.max(*from);
             let decides = *last + LAST_EVENT >= starts && starts <= due + CATCH_UP;
-            // If no worker led at that time, the leader before this one was the last to know of the job.
+            // If no worker led when the tick was due, the leader before this one was the last to know of the job.
             let kept_from = if *from > due { due.min(led_until) } else { due } - UNKNOWN;
             led_until = *last;
             let asked = [(*from, *from + TO_SEAL), (starts, starts + TO_START)];

@@ -16,8 +16,8 @@ use quorate_tests::support::Who;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The time from the moment at which a leader may start a tick until its first event, on a busy machine. A
-/// fault within this time explains a tick whose start was recorded but does not appear in the journal.
+/// The time, on a busy machine, from the moment at which a leader may start a tick until the run writes its first
+/// event. A fault within this time explains a tick whose start was recorded but is not in the journal.
 const TO_START: Duration = Duration::from_secs(1);
 /// The time from the end of a run until it is recorded.
 const TO_RECORD: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ const WAITED: Duration = Duration::from_millis(3);
 /// The TTL of the lease.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Where the contenders are.
+/// The place in which the contenders run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Mode {
     /// Tasks of one quorum

@@ -43,8 +43,9 @@ pub(super) struct Episode {
 
 /// The random choices of one fault.
 struct Choice<'a> {
-    /// The time at which the fault begins, and the time at which it ends.
+    /// The time at which the fault begins.
     at: Duration,
+    /// The time at which the fault ends.
     until: Duration,
     worker: Target,
     workers: usize,
