@@ -48,9 +48,9 @@ use std::{
 /// The default prefix of keys.
 pub const PREFIX: &str = "quorate:";
 
-/// The shortest `ledger_retention` that is accepted. A worker records in the ledger, up to two hours apart, that
-/// it still has its jobs. During a rolling change, another worker may have a shorter retention. If that were only
-/// some hours, the other worker would treat these jobs as removed.
+/// The shortest `ledger_retention` that is accepted. A worker records that it still has its jobs, but up to two
+/// hours may pass between two such records. During a rolling change, another worker may have a shorter retention.
+/// If that were less than two hours, the other worker could treat these jobs as removed.
 const LEDGER_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The whole configuration, checked.
