@@ -13,7 +13,8 @@ use std::{ffi::OsString, path::PathBuf, sync::LazyLock, time::Duration};
 /// The longest line of help or of an error, in bytes. An error repeats arguments, which may be of any length.
 const LINE_MAX: usize = 1_000;
 
-/// The version of the program and of the time zone tables that are compiled in: both decide when a job runs.
+/// Returns the version of the program, with the version of the compiled-in time zone tables. Both affect when
+/// a job runs.
 fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         format!("{} (time zone tables {})", env!("CARGO_PKG_VERSION"), Zone::tables_version())
@@ -93,8 +94,8 @@ impl Cli {
     }
 }
 
-/// Removes the control characters from a line of help or of an error. They come from an argument that the
-/// line repeats.
+/// Removes the control characters from a line of help or of an error. The line may repeat an argument that
+/// contains control characters.
 fn line_of(line: &str) -> String {
     match line.strip_suffix('\n') {
         Some(line) => plain(line, LINE_MAX) + "\n",

@@ -45,7 +45,7 @@ struct ReleasePage {
     results: Vec<OwnerRelease>,
 }
 
-/// An owner token, and the nodes that store it.
+/// An owner token, and the number of nodes that store it.
 #[derive(Debug, Serialize)]
 struct StoredOwner {
     holder: String,

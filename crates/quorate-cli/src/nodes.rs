@@ -145,7 +145,8 @@ fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
         votes: reason.is_none(),
         reason,
         version: status.version.as_ref().map(ToString::to_string),
-        // The quorum measures this on single requests, because a handshake takes several round trips.
+        // The quorum measures the round trip on single requests, because a handshake takes several round
+        // trips.
         round_trip_ms: status.round_trip.map(millis),
         clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round() + 0.0), // never -0
         run_id: sight.map(|sight| plain(&sight.hello.run_id, 100)),

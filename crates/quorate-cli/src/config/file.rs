@@ -168,7 +168,8 @@ impl<'de> Deserialize<'de> for NodeText {
 }
 
 impl FileText {
-    /// Returns the settings of the file, with the library's defaults.
+    /// Returns the settings of the file. Keys that the file does not have get the library's defaults; the
+    /// name of the worker is then `worker`.
     pub(super) fn quorum_config(&self, worker: &str) -> QuorumConfig {
         let default = QuorumConfig::default();
         QuorumConfig {
@@ -186,7 +187,7 @@ impl FileText {
         }
     }
 
-    /// Returns the timing of the lease, with the library's defaults.
+    /// Returns the timing of the lease. Keys that the file does not have get the library's defaults.
     pub(super) fn lease(&self, settings: &QuorumConfig) -> LeaseConfig {
         let ttl = time(self.lease.ttl.as_ref(), settings.default_ttl());
         LeaseConfig {

@@ -20,8 +20,8 @@
 //!
 //! # End of the processes
 //!
-//! A worker ends when the pipe of its standard input is closed, and so also if the demo was killed. Redis servers run
-//! under a [supervisor](crate::supervisor) for the same reason.
+//! A worker ends when the pipe of its standard input is closed. So it also ends if the demo was killed. Redis
+//! servers run under a [supervisor](crate::supervisor) for the same reason.
 
 mod figures;
 mod inbox;

@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The time between SIGTERM and SIGKILL for a server.
 const TO_END: Duration = Duration::from_secs(2);
 
-/// The Redis servers of the demo, each under a supervisor process. Dropping it ends them.
+/// The Redis servers of the demo, each under a supervisor process. Dropping this value ends the servers.
 #[derive(Debug)]
 pub(crate) struct Servers {
     env: Env,

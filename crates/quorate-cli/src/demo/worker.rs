@@ -41,8 +41,8 @@ const CATCH_UP: Duration = Duration::from_secs(60);
 const BATCH: usize = 10;
 /// The time that a batch takes.
 const BATCH_TAKES: Duration = Duration::from_millis(10);
-/// The time between two looks at the inbox, to which a random time is added, so that the workers do not look
-/// at the same moments.
+/// The shortest time between two looks at the inbox. A random time is added to it, so that the workers do not
+/// look at the same moments.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 /// The longest time until another look at a message that another worker handles.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -189,8 +189,8 @@ async fn handle(
                     let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
                     open.put_back(at, id, env.now() + wait);
                 }
-                // Too few nodes answered, or the outcome is one of a later version. This worker or another
-                // one will try again.
+                // Too few nodes answered, or a later version of the library has added this outcome. This
+                // worker or another worker will try again.
                 Ok(_) | Err(_) => open.put_back(at, id, env.now() + LOOK_AGAIN),
             }
         }

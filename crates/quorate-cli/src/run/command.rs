@@ -64,9 +64,9 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
-/// A command whose processes may still run. If this value is dropped, the lease of the term, or the claim of the
-/// run, is not released at its end. Other workers must then wait until it expires. [`Unconfirmed::confirm`]
-/// prevents that. It is called once the end of all processes was observed.
+/// A command whose processes may still run. If this value is dropped, the lease of the term, or the claim of
+/// the run, is not released: other workers must wait until that lease or claim expires. Call
+/// [`Unconfirmed::confirm`] instead once the end of all processes was observed.
 struct Unconfirmed<'a>(&'a RunContext);
 
 impl Unconfirmed<'_> {

@@ -1,6 +1,6 @@
 //! The main loop of the daemon: the campaign, signals, the configuration file, and the messages to systemd.
-//! All of these run in one task. So systemd's watchdog and the heartbeat of the lease stop when the campaign
-//! is no longer polled.
+//! All of these run in one task. So the watchdog messages to systemd and the heartbeat of the lease stop when
+//! the campaign is no longer polled.
 
 use super::{
     command,
@@ -236,8 +236,9 @@ fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
 }
 
 /// Returns the longest pause of the main loop during which the lease is still extended. The loop beats at
-/// each iteration, and a lease is not extended while the last beat is older than this. The time equals that
-/// between two extensions. If the pause goes on, the lease ends one TTL after its last extension.
+/// each iteration, and a lease is not extended while the last beat is older than the returned time. The
+/// returned time is also the time between two extensions. If the pause continues, the lease ends one TTL
+/// after its last extension.
 fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
 }

@@ -31,12 +31,13 @@ pub(super) const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 #[derive(Debug)]
 pub(super) struct Guard {
     deadline: Deadline,
-    /// The reason why the command must end. It is set once, while the command runs.
+    /// The first reason why the command must end. If the command has ended by itself, only a passed time of
+    /// SIGKILL still sets it.
     ended_by: Option<EndedBy>,
     /// Set once the group has been sent SIGTERM or SIGKILL.
     term_sent: bool,
-    /// Set once a signal asked the command to end, so no process that the command has started is allowed to
-    /// outlive it.
+    /// Set once a signal asked the command to end. Then no process that the command has started may outlive
+    /// the command.
     end_requested: bool,
     /// The time of the first SIGKILL to the group.
     killed: Option<BootTime>,
@@ -99,7 +100,8 @@ impl Guard {
         self.deadline.kill
     }
 
-    /// Returns the action at `now`. `gone` is set if no process of the group runs, as observed before `now`.
+    /// Returns the action at `now`. `gone` is set if none of the processes that must end was still running,
+    /// as observed before `now`.
     pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
         if now >= self.deadline.kill {
             // The reason is also set if the command has ended by itself: it may have ended after the

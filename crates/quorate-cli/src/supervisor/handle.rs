@@ -17,21 +17,24 @@ const SUPERVISOR_SLACK: Duration = Duration::from_millis(200);
 /// The longest time after the end of the command in which the supervisor process must report it. Processes that the
 /// command leaves behind have two seconds until SIGKILL, and five after it.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
-/// The longest wait for the end of a supervisor process that has nothing left to do.
+/// The longest wait for the end of a supervisor process that has nothing left to do. Also the longest time
+/// from a kill by this process until it no longer waits for a report.
 const EXIT_WITHIN: Duration = Duration::from_secs(6);
-/// The longest wait for the report of a supervisor process whose command this process has killed.
+/// The shortest wait for the report of a supervisor process whose command this process has killed. While
+/// killed processes still run, the wait continues, up to [`EXIT_WITHIN`].
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 /// The time between two looks at killed processes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longest wait for the end of a group that this process killed.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
-/// The time after which this process assumes that it was not stopped. (When the command stops, this process
-/// stops itself, too.) This process then continues the command. A SIGCONT ends the wait early.
+/// The time after which this process continues a stopped command. (When the command stops, this process sends
+/// itself the stop signal, too. If it still runs after this time, it was not stopped.) A SIGCONT ends the
+/// wait early.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
 /// A command that runs under a supervisor process. See the [module](super) for its guarantees and their limits.
 ///
-/// Dropping it kills the command and its group at once, with SIGKILL.
+/// Dropping this value kills the command and its group at once, with SIGKILL.
 #[derive(Debug)]
 pub struct Supervisor {
     env: Env,
@@ -43,7 +46,8 @@ pub struct Supervisor {
     deadline: Deadline,
     /// The deadline to kill that the supervisor process has acknowledged.
     accepted: BootTime,
-    /// The time at which the deadline was last moved to an earlier time, which may have passed already.
+    /// The time at which the deadline was last shortened. The shortened deadline may have passed already
+    /// then.
     shortened_at: BootTime,
     /// The time at which the end of the command itself was observed.
     ended_at: Option<BootTime>,
@@ -193,13 +197,14 @@ impl Supervisor {
         self.exit.clone().unwrap_or_else(|| self.own_exit(EndedBy::SupervisorGone))
     }
 
-    /// Returns the time after which the supervisor process is not waited for any longer.
+    /// Returns the time at which this process acts, unless the supervisor process has reported the end by
+    /// then.
     fn overdue(&self) -> BootTime {
         if let Some(killed) = &self.killed {
             return killed.look_at;
         }
-        // The supervisor process may not know a deadline that it has not acknowledged. It then acts by the
-        // previous deadline.
+        // A supervisor process that has not read the last deadline acts by the previous one. So the earlier
+        // of the two counts.
         let kill = self.deadline.kill.min(self.accepted);
         let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
@@ -298,8 +303,9 @@ impl Supervisor {
             }
             Report::Stopped(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    // This process continues here after SIGCONT. In an orphaned group, in which the system
-                    // ignores the stop signal, it continues at once.
+                    // The signal stops this process too, with its whole process group. After SIGCONT it
+                    // continues below this call. In an orphaned process group the system ignores the signal,
+                    // so this process is not stopped.
                     let _ = kill_current_process_group(signal);
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
@@ -309,7 +315,7 @@ impl Supervisor {
     }
 
     /// Handles a supervisor process that has not acted in time. First kills the command. If the supervisor
-    /// process does not report that, kills it, too, and ends the wait.
+    /// process does not report the end of the command, kills the supervisor process, too, and ends the wait.
     fn on_overdue(&mut self, now: BootTime) {
         let Some(killed) = self.killed else {
             let lost = now >= self.deadline.kill;
@@ -336,7 +342,7 @@ impl Supervisor {
         self.command.kill(self.supervisor());
     }
 
-    /// Returns the exit that this process itself knows, if the supervisor process reports none.
+    /// Returns the exit as far as this process can determine it without a report from the supervisor process.
     fn own_exit(&self, why: EndedBy) -> Exit {
         let killed_at = self.killed.map_or_else(|| self.env.now(), |killed| killed.at);
         let by_itself = match self.ended_at {
@@ -356,8 +362,8 @@ impl Supervisor {
             if let Some(report) = wire::take(&mut self.inbox) {
                 return report.ok();
             }
-            // Reads without asking the runtime whether the socket is readable. The runtime's record may be out
-            // of date.
+            // Reads without asking the runtime whether the socket is readable, because the runtime may not
+            // have noticed the arrival yet.
             let mut bytes = [0; 4096];
             match rustix::net::recv(self.socket.as_ref()?, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),

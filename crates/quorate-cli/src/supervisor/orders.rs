@@ -12,7 +12,7 @@ use std::{
 pub(super) struct Orders {
     socket: OwnedFd,
     inbox: Vec<u8>,
-    /// Set once the parent has ended, or has sent an invalid order.
+    /// Set once the parent has ended, has closed the connection, or has sent an invalid order.
     closed: bool,
 }
 

@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Sends a signal to this process, and never to another process that has its process id by now.
+    /// Sends a signal to this process, and never to another process to which the process id belongs by now.
     pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         let pinned = pin(self.pid);
         if !self.is_unreaped() {

@@ -22,7 +22,7 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The command runs and leads this process group.
     Started { group: i32 },
-    /// The deadline to kill that results from all orders read so far, in nanoseconds of the boot clock. The
+    /// The time of SIGKILL after all orders that were read so far, in nanoseconds of the boot clock. The
     /// report acknowledges one [`Order::Deadline`], or several that arrived together.
     Accepted { kill: u64 },
     /// The signal could not be delivered to these processes.
@@ -51,8 +51,8 @@ pub(super) fn deadline(step_down: u64, kill: u64) -> Deadline {
 
 /// Returns `message` as a line.
 pub(super) fn line<T: Serialize>(message: &T) -> Vec<u8> {
-    // JSON can represent every value of these types. Otherwise this would be an empty line, which the receiver
-    // takes as an invalid message.
+    // JSON can represent every value of these types. If that failed nevertheless, the line would be empty,
+    // and the receiver would treat it as an invalid message.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
