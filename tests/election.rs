@@ -1,5 +1,5 @@
-//! `quorate election resign` and `quorate lock` on real Redis servers: an operator ends a leadership, and shows and
-//! releases locks.
+//! Tests of `quorate election resign` and `quorate lock` on real Redis servers: an operator ends a
+//! leadership, and shows and releases locks.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

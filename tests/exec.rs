@@ -1,5 +1,5 @@
-//! `quorate exec` on real Redis servers: the environment of the command, and the messages. The command must
-//! be dead before another worker can hold the lock.
+//! Tests of `quorate exec` on real Redis servers: the environment of the command, and the messages. The
+//! command must be dead before another worker can hold the lock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

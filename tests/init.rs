@@ -1,4 +1,5 @@
-//! `quorate run` as process 1 of a container: it reaps orphaned processes, and SIGTERM ends it cleanly.
+//! Tests of `quorate run` as process 1 of a container: it reaps orphaned processes, and SIGTERM ends it
+//! cleanly.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,8 +1,8 @@
-//! A node that has lost its data does not grant a lease that another worker still holds.
+//! Tests that a node that has lost its data does not grant a lease that another worker still holds.
 //!
-//! The case in which plain Redlock fails: a lease is stored on three of five servers, because the other two
-//! were unreachable. Its holder dies. One of the three servers restarts empty, and the two unreachable
-//! servers return. Now three servers do not know of a lease that has not ended.
+//! They produce the case in which plain Redlock fails: a lease is stored on three of five servers, because
+//! the other two were unreachable. Its holder dies. One of the three servers restarts empty, and the two
+//! unreachable servers return. Now three servers do not know of a lease that has not ended.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

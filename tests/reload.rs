@@ -1,4 +1,4 @@
-//! `quorate run` applies a changed file while it leads, on real Redis servers.
+//! Tests that `quorate run` applies a changed file while it leads, on real Redis servers.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! `quorate run` on real Redis servers: two daemons with one file, and each tick runs on one of them.
+//! Tests of `quorate run` on real Redis servers: two daemons with one file, and each tick runs on one of
+//! them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Each plan of `workloads/main.rs`, for a short time. The program itself can run them for any time.
+//! Tests that run each plan of `workloads/main.rs` for a short time. The program `workload` itself can run a
+//! plan for any time.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 

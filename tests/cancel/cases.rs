@@ -1,5 +1,5 @@
-//! One case for each public future. A case runs the future, and checks what must hold after this future only.
-//! [`Stage::aftermath`] checks what must hold after every future.
+//! The test cases: one for each public future. A case runs the future, and checks what must hold after this
+//! future only. [`Stage::aftermath`] checks what must hold after every future.
 
 use crate::{
     cut::Cut,
@@ -275,7 +275,8 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     finished
 }
 
-/// Sets the TTL of the ledger. Whether it is cut short or not, no record is added.
+/// Tries `Ledger::keep`, which sets the retention of the ledger. Whether or not its future is dropped, no
+/// record is added.
 pub(crate) async fn keep(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
@@ -345,7 +346,7 @@ pub(crate) async fn drain(stage: &Stage) -> bool {
     let run = stage.env.spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.env.sleep(700 * MS).await;
     let finished = stage.cut(handle.drain()).await.is_some();
-    // The drain continues whether or not its future was cut short, and can be awaited again.
+    // The drain continues whether or not its future was dropped, and can be awaited again.
     handle.drain().await;
     assert!(!works.load(Ordering::Relaxed) && election.term().is_none());
     assert!(matches!(run.await, Ok(Ok(()))));

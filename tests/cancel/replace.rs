@@ -1,6 +1,6 @@
-//! The future that changes the node set is dropped at each of its await points, and then run again. Meanwhile
-//! workers with the old list of nodes, and workers with the new list, try to acquire a lock. There are never
-//! two holders, tokens grow, and at the end the new set elects a holder.
+//! The tests of a change of the node set. Its future is dropped at each await point, and the change then runs
+//! again. Meanwhile workers with the old list of nodes, and workers with the new list, try to acquire a lock.
+//! There are never two holders, tokens grow, and at the end the new set elects a holder.
 
 use crate::{
     cut::Cut,

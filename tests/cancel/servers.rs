@@ -1,4 +1,4 @@
-//! The futures that need a real server, or that connect the library to one.
+//! The tests of the futures that need a real server, or that connect the library to a server.
 
 use crate::cut::Cut;
 use futures_util::{FutureExt, future::BoxFuture};

@@ -1,4 +1,4 @@
-//! Paused time, and servers behind a slow network.
+//! The world of the tests: paused time, and servers behind a slow network.
 
 use quorate::{
     env::{BootTime, Env, WallTime, World},

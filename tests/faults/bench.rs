@@ -137,7 +137,7 @@ impl Bench {
         self.freed_on(0..self.servers.len(), lock).await;
     }
 
-    /// Does the same as [`Self::freed`] for these nodes only.
+    /// Does the same as [`Self::freed`], for these nodes only.
     pub(crate) async fn freed_on(&self, nodes: Range<usize>, lock: &str) {
         assert_eq!(self.ttl, LONG_TTL, "a busy machine may sleep for a shorter lease's time");
         let key = format!("quorate:{lock}");

@@ -1,4 +1,4 @@
-//! Servers whose wall clock steps. The keys of such a server expire by that clock.
+//! Tests with servers whose wall clock steps. The keys of such a server expire by that clock.
 //!
 //! # What is not guaranteed
 //!
@@ -213,7 +213,7 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
 }
 
 /// A fencing counter that a node does not have starts from the wall clock of the worker. A node whose own
-/// clock differs too much from it does not grant.
+/// clock differs too much from the worker's clock does not grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let bench = bench().await;

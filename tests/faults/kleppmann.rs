@@ -1,4 +1,4 @@
-//! The two scenarios of Martin Kleppmann, "How to do distributed locking" (2016), on real servers.
+//! Tests of the two scenarios of Martin Kleppmann, "How to do distributed locking" (2016), on real servers.
 
 use super::{
     bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over},

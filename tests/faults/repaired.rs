@@ -1,5 +1,5 @@
-//! A lease that was acquired while a node was unreachable is later stored on that node, too. Meanwhile a
-//! waiter tries to acquire the lease on that node.
+//! Tests that a lease that was acquired while a node was unreachable is later stored on that node, too.
+//! Meanwhile a waiter tries to acquire the lock on that node.
 
 use super::bench::{Bench, TTL, eventually};
 use quorate::{env::BootTime, lease::Lease};

@@ -1,4 +1,4 @@
-//! Workers in separate processes, which are stopped (SIGSTOP), continued and killed.
+//! Tests with workers in separate processes, which are stopped (SIGSTOP), continued and killed.
 
 use super::bench::{Bench, TTL, eventually};
 use quorate::env::{BootTime, SystemWorld, World};
@@ -130,8 +130,8 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     let lost = eventually("loss", || first.notes().into_iter().find(|note| note.what == "lost")).await;
     assert_eq!(first.first_since(woke), lost, "it believed in its lease after it woke");
     assert!(woke.until(lost.at) < Duration::from_secs(2), "it found out {:?} later", woke.until(lost.at));
-    // By then, or at once, both cancellation tokens are cancelled. So code that waits for them is notified,
-    // too.
+    // Both cancellation tokens are cancelled by then, or soon afterwards. So code that waits for the tokens
+    // is notified, too.
     let notified = first.until_it_notes("notified").await;
     assert!(
         woke.until(notified.at) < Duration::from_secs(2),
@@ -146,7 +146,8 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     })
     .await;
     never_two(&[&first, &second]);
-    // The tokens that the sink accepted only grew. A write that was in flight during the pause was refused.
+    // The tokens that the sink accepted never decrease. So the sink refused a late write of the worker that
+    // was stopped, if there was one.
     let taken_in = first.sink().history().expect("a server");
     assert!(taken_in.is_sorted() && taken_in.contains(&held.token) && taken_in.contains(&back.token));
     drop((first, second));

@@ -137,7 +137,8 @@ impl Crew {
         at
     }
 
-    /// Sends SIGTERM to a member, and does not wait: [`Crew::ended`] reports its end.
+    /// Sends SIGTERM to a member, and returns the time before the signal. Does not wait: [`Crew::ended`]
+    /// reports the end of the member.
     ///
     /// # Panics
     /// If the member does not run.

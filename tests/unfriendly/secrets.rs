@@ -72,7 +72,8 @@ pub fn node_url(bytes: &[u8]) {
 }
 
 /// Builds a URL with [`SECRET`] as its password, at the first place of `bytes` for a password. The text
-/// before and after it may make the URL invalid. Checks that no part of the program shows the secret.
+/// before and after the password may make the URL invalid. Checks that no part of the program shows the
+/// secret.
 pub fn secrets(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let Some((scheme, rest)) = text.split_once("://") else { return };

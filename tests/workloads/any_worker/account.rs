@@ -19,8 +19,8 @@ use std::{
 /// The longest time from the claim of a slot to the first event of its run, and from the last event to the
 /// record of the run's end.
 const TO_RECORD: Duration = Duration::from_secs(2);
-/// The longest time from a tick until a worker takes the slot of its run, if a worker that had claimed it was
-/// killed.
+/// The longest time from a tick until a worker takes the slot of the tick's run, if an earlier worker that
+/// had claimed the slot was killed.
 const TO_TAKE: Duration = Duration::from_secs(10);
 /// The time that a worker takes from its start until it takes its share of the runs: it connects, is trusted and reads
 /// the open runs.

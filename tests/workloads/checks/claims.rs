@@ -90,7 +90,8 @@ impl Claims {
         self.missing.remove(&message);
     }
 
-    /// Returns the violation of a claim that was requested at `requested`, if it is one.
+    /// Returns a violation if the claim, which was requested at `requested`, should have found the message
+    /// done.
     fn redone(
         &self,
         message: u64,

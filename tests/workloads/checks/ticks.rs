@@ -101,7 +101,7 @@ impl Ticks {
     }
 
     /// Returns whether all ticks due by `when` have been decided: ticks run in order, so a later tick that is
-    /// done proves it.
+    /// done proves that.
     pub(crate) fn decided(&self, when: BootTime) -> bool {
         let when = self.wall(when);
         let done = |ticks: &BTreeMap<u64, Tick>| ticks.range(when..).any(|(_, tick)| tick.done.is_some());

@@ -280,7 +280,8 @@ impl Story {
         Some(format!("recorded as started before {:?} was hit ({})", change.who, change.kind))
     }
 
-    /// Returns the change that ended this term, if its fault hit the leader in this time.
+    /// Returns the change that ended this term, if the fault of the change hit the leader between `from` and
+    /// `until`.
     fn hit(&self, who: Who, term: u64, from: BootTime, until: BootTime) -> Option<&Change> {
         let of = |change: &&Change| change.who == who && change.term == term;
         self.changes.iter().find(of).filter(|change| from <= change.at + TO_HIT && change.at <= until)

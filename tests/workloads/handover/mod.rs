@@ -14,8 +14,8 @@ use quorate_tests::support::PATIENCE;
 use serde_json::json;
 use std::time::Duration;
 
-/// The shortest wait of a contender that counts. After a shorter wait it may not have subscribed to releases
-/// yet when the holder released.
+/// The shortest wait of a contender that counts. A contender that waited for a shorter time may not have
+/// subscribed to releases yet when the holder released.
 const WAITED: Duration = Duration::from_millis(3);
 /// The TTL of the lease.
 const TTL: Duration = Duration::from_secs(10);

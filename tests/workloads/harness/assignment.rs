@@ -80,8 +80,8 @@ impl Assignment {
     }
 }
 
-/// A node with the name that all workers use. This worker reaches it through a proxy, which may serve only
-/// this worker.
+/// A node with the name that all workers use. This worker reaches the node over a URL of its own, which may
+/// be that of a proxy for this worker alone.
 struct RoutedNode {
     name: String,
     node: RedisNode,

@@ -44,7 +44,7 @@ pub(crate) enum NodeFault {
     CutReply(usize),
 }
 
-/// The Redis servers with the proxies before them. Dropping it ends them.
+/// The Redis servers with the proxies before them. Dropping this value ends both.
 #[derive(Debug)]
 pub(crate) struct Servers {
     durable: bool,

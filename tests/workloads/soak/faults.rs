@@ -152,7 +152,8 @@ const KINDS: [Kind; 23] = [
     ("connection severed within a reply", |c| c.reply_cut()),
 ];
 
-/// The kinds that a deck contains twice, because most checks are about the end of a leader.
+/// The indices of the kinds that a deck contains twice: those that kill the leader. Most checks are about the
+/// end of a leader.
 const TWICE: [usize; 2] = [0, 3];
 
 /// Hands out the faults one after the other.
