@@ -135,7 +135,7 @@ impl Config {
     /// Returns the group and the jobs, both of which `run` requires.
     ///
     /// # Errors
-    /// [`ConfigError`] if one of them is missing.
+    /// [`ConfigError`] if the group is missing, or if there is no job.
     pub fn group_with_jobs(&self) -> Result<(&Arc<str>, &[JobConfig]), ConfigError> {
         let at = |text: &str| ConfigError::new(self.file.as_deref(), None, text);
         let Some(group) = &self.group else {
@@ -196,7 +196,8 @@ impl Validation<'_> {
         })
     }
 
-    /// Adds the line of the setting to an error of the library, which begins with the name of the setting.
+    /// Adds the line of a setting to an error of the library. The text of the error begins with the setting's
+    /// name.
     fn setting(&self, text: &str, nodes_from: &NodesFrom) -> ConfigError {
         let key = text.split_whitespace().next().unwrap_or_default();
         if key == "nodes" && !matches!(nodes_from, NodesFrom::File(_)) {

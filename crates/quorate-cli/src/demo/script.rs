@@ -166,8 +166,8 @@ impl Scenario<'_> {
         Ok(ticks)
     }
 
-    /// Returns the done records of messages that no journal shows as done. A SIGKILL between the record and
-    /// the journal line leads to such messages.
+    /// Returns the done records of messages that no journal shows as done. There are such messages if a
+    /// SIGKILL hit a worker between the done record and the journal line.
     async fn unwritten(&self, sent: usize) -> Result<BTreeMap<Arc<str>, u64>, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
         let written = done(self.watch.entries());

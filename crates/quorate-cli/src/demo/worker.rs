@@ -128,7 +128,7 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
         }
     });
     let ended = campaign.until(stop.cancelled()).await.map_err(|error| Failure::new(FAILURE, error));
-    // These are the last clones of the election. Once they are dropped, the stream of events ends.
+    // These two values are the last that hold the election. Once they are dropped, the stream of events ends.
     drop((election, scheduler));
     let noted = events.await.unwrap_or(Ok(())).map_err(|error| Failure::new(FAILURE, error));
     ended.and(noted)

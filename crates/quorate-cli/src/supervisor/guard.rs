@@ -31,8 +31,8 @@ pub(super) const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 #[derive(Debug)]
 pub(super) struct Guard {
     deadline: Deadline,
-    /// The first reason why the command must end. If the command has ended by itself, only a passed time of
-    /// SIGKILL still sets it.
+    /// The first reason why the command must end. After the command has ended by itself, this is set only if
+    /// the time of SIGKILL passes.
     ended_by: Option<EndedBy>,
     /// Set once the group has been sent SIGTERM or SIGKILL.
     term_sent: bool,

@@ -57,8 +57,8 @@ pub struct Supervisor {
     /// Set once this process has killed the group itself.
     killed: Option<Killed>,
     exit: Option<Exit>,
-    /// The limits of the wait for the end of the supervisor process, and then of its command. Kept here because
-    /// [`Supervisor::wait`] may be dropped and called again at any time.
+    /// The time limits of the two waits at the end: for the supervisor process, and then for the killed
+    /// processes. They are fields, because [`Supervisor::wait`] may be dropped and called again at any time.
     clean_up: Option<CleanUp>,
     reaped: bool,
 }
