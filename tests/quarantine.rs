@@ -1,8 +1,8 @@
 //! Tests that a node that has lost its data does not grant a lease that another worker still holds.
 //!
-//! They produce the case in which plain Redlock fails: a lease is stored on three of five servers, because
-//! the other two were unreachable. Its holder dies. One of the three servers restarts empty, and the two
-//! unreachable servers return. Now three servers do not know of a lease that has not ended.
+//! The tests produce the case in which plain Redlock fails: a lease is stored on three of five servers,
+//! because the other two were unreachable. Its holder dies. One of the three servers restarts empty, and the
+//! two unreachable servers return. Now three servers do not know of a lease that has not ended.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -78,7 +78,8 @@ fn expiry(server: &RedisServer) -> WallTime {
 }
 
 /// Returns whether the two nodes that were unreachable vote, while the node that lost its data does not vote
-/// yet. Then only the quarantine of that node prevents a majority of nodes that do not know of the lease.
+/// yet. Then these three nodes do not know of the lease, and would be a majority. Only the quarantine
+/// prevents that.
 fn is_dangerous(quorum: &Quorum) -> bool {
     let states: Vec<_> = quorum.nodes().into_iter().map(|node| node.state).collect();
     let votes = |index: usize| states[index] == NodeState::Trusted;

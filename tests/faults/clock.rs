@@ -8,7 +8,7 @@
 //! different tokens. See also `kleppmann.rs`.
 //!
 //! The tests do not set back the clocks of nodes whose step was noticed: the quarantine of such a node ends
-//! by its own clock, so it would last longer.
+//! by the node's own clock, so the quarantine would last longer.
 
 use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
 use quorate::{

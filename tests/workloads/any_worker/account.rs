@@ -16,8 +16,8 @@ use std::{
     time::Duration,
 };
 
-/// The longest time from the claim of a slot to the first event of its run, and from the last event to the
-/// record of the run's end.
+/// The longest time from the claim of a slot to the first event of the run. Also the longest time from the
+/// last event of a run to the record of the run's end.
 const TO_RECORD: Duration = Duration::from_secs(2);
 /// The longest time from a tick until a worker takes the slot of the tick's run, if an earlier worker that
 /// had claimed the slot was killed.

@@ -173,7 +173,7 @@ impl Ticks {
         self.terms.values().any(|(from, last)| {
             let starts = due.max(*from);
             let decides = *last + LAST_EVENT >= starts && starts <= due + CATCH_UP;
-            // If no worker led when the tick was due, the leader before this one was the last to know of the job.
+            // If no worker led when the tick was due, the previous leader was the last that knew the job.
             let kept_from = if *from > due { due.min(led_until) } else { due } - UNKNOWN;
             led_until = *last;
             let asked = [(*from, *from + TO_SEAL), (starts, starts + TO_START)];

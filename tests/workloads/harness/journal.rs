@@ -41,7 +41,8 @@ pub(crate) enum Event {
     MessageFoundDone { message: u64 },
     /// This process was not scheduled from `from` until now.
     Stalled { from: u64 },
-    /// The worker has reached a point of its work on this element of the set, or on this batch of messages.
+    /// The worker has reached this point of its work. `element` is the element that it adds to a set, or the
+    /// number of its batch of messages.
     Reached { point: Point, element: u64 },
     /// The lateness of runs: for each run, the microseconds from its tick to its start.
     Late { micros: Vec<u64> },

@@ -1,7 +1,7 @@
 //! Jepsen's lock workload (from its analysis of etcd 3.4.3), on real Redis servers: five processes acquire a
 //! lock in turn. The holder reads a set from an external store, adds an element, and writes the whole set
-//! back. The director stops one of them (SIGSTOP) inside its critical section for longer than the lease.
-//! Three modes run at the same time, each with its own processes, its own lock and its own store:
+//! back. The director stops one of the processes (SIGSTOP) inside its critical section for longer than the
+//! lease. Three modes run at the same time, each with its own processes, its own lock and its own store:
 //!
 //! | mode | the store compares tokens | a worker checks its lease before it writes |
 //! | --- | --- | --- |

@@ -27,7 +27,7 @@ pub(super) enum Action {
     Node(usize, NodeFault),
 }
 
-/// A fault, and the time of each of its actions after the beginning of its episode.
+/// A fault: its kind, and its actions. Each action has a time, counted from the beginning of the episode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) kind: &'static str,
