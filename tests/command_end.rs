@@ -1,5 +1,5 @@
-//! Commands end with their lease, whatever their parent process did: it ignored or blocked signals, or
-//! stopped processes. The same holds for commands that change their user or leave their process group.
+//! Tests that commands end with their lease, even if their parent process ignores or blocks signals, or stops
+//! other processes. The same holds for commands that change their user or leave their process group.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -49,7 +49,8 @@ impl Bench {
         until(&format!("process id in {name}"), PATIENCE, || self.program.read(name).trim().parse().ok())
     }
 
-    /// Tries once to acquire the lock.
+    /// Tries to acquire the lock without waiting for its holder. Repeats the attempt while too few nodes
+    /// answer in time.
     #[track_caller]
     fn try_lock(&self) -> Ended {
         until("majority of nodes that answer in time", PATIENCE, || {
@@ -304,8 +305,8 @@ fn a_job_gets_the_list_of_nodes_only_from_its_own_environment() {
     daemon.wait(PATIENCE).expect(0);
 }
 
-/// A program that may not signal its commands: it runs as an unprivileged user, and `helper` is a setuid program that runs
-/// a command as root.
+/// A `quorate` that runs as an unprivileged user, and `helper`, a setuid program that runs a command as root.
+/// So `quorate` may not signal that command.
 struct Unprivileged {
     bench: Bench,
     quorate: PathBuf,
@@ -435,8 +436,8 @@ fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_ca
     let ended = daemon.wait(PATIENCE).says(&["not released", "user root"]);
     let resigned = now();
     assert!(is_alive(root), "the command was ended, nothing was shown: {ended}");
-    // The last extension was at most a third of the TTL before SIGTERM, and the command used up its grace
-    // period of 2.4 s.
+    // The lease was extended for a whole TTL at most a third of the TTL before SIGTERM. The command used up
+    // its grace period of 2.4 s. The rest of the TTL must pass before another worker leads.
     let rival = format!("{head}[[job]]\nname = \"other\"\nevery = \"1h\"\ncommand = [\"true\"]\n");
     let rival = bench.program.start(["run", "--config", &bench.program.write("rival.toml", &rival)]);
     rival.until_it_says("elected");

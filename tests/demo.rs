@@ -1,4 +1,4 @@
-//! `quorate demo`: its figures meet the guarantees, and none of its processes and files remains.
+//! Tests of `quorate demo`: its figures meet the guarantees, and none of its processes and files remains.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests")]
 
@@ -20,7 +20,8 @@ const SOON: Duration = Duration::from_secs(10);
 /// The TTL of the demo's leases.
 const LEASE_MS: f64 = 2000.0;
 
-/// Runs one demo at a time, because the demo measures the time of failovers.
+/// Returns a guard that only one test holds at a time. The demos measure failovers, so they must not run side
+/// by side.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,8 +91,8 @@ fn check(output: &Output, said: &str, nodes: &str) {
     for zero in ["/ticks/started_twice", "/ticks/missed", "/messages/processed_twice"] {
         assert_eq!(number(&page, zero), 0.0, "{zero}\n{said}");
     }
-    // The demo takes about ten seconds, with four ticks per second, and a batch of messages with
-    // each tick.
+    // The demo takes about ten seconds. Four ticks are due each second. Bursts of messages have their own
+    // timer of 250 ms.
     assert!(number(&page, "/ticks/due") > 30.0, "{page}");
     let cut = number(&page, "/ticks/due") - number(&page, "/ticks/started");
     assert!(cut <= number(&page, "/ticks/interrupted") && cut <= 1.0, "{page}");

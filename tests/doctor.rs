@@ -1,4 +1,4 @@
-//! `quorate doctor` on real servers.
+//! Tests of `quorate doctor` on real servers.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! `quorate election resign` and `quorate lock` on real Redis servers: an operator ends a leadership, and shows and
-//! releases locks.
+//! Tests of `quorate election resign` and `quorate lock` on real Redis servers: an operator ends a
+//! leadership, and shows and releases locks.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -127,8 +127,8 @@ fn invalid_requests_are_refused_and_write_nothing() {
     }
 }
 
-/// The failure of a round is reported with the nodes that failed in that round, even if the last known state
-/// of every node is that it votes.
+/// The error of a failed round names the nodes that failed in that round, even if every node was last known
+/// to vote.
 #[test]
 fn a_failed_round_is_not_explained_by_the_votes_of_the_nodes() {
     let program = program();

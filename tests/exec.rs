@@ -1,5 +1,5 @@
-//! `quorate exec` on real Redis servers: the environment of the command, and the messages. The command must
-//! be dead before another worker can hold the lock.
+//! Tests of `quorate exec` on real Redis servers: the environment of the command, and the messages. The
+//! command must be dead before another worker can hold the lock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -180,7 +180,7 @@ fn one_paused_server_of_five_costs_no_time() {
     assert!(best < SECOND / 2, "the whole of exec took {best:?}");
 }
 
-/// Returns the time by which every lease has ended whose last extension was sent before `at`.
+/// Returns the latest end of a lease of this TTL, if its last extension was sent before `at`.
 fn bound(at: WallTime, ttl: Duration) -> WallTime {
     at + ttl
 }

@@ -1,5 +1,5 @@
-//! Text from another party does not reach a terminal unchanged, at whatever place that party wrote it. No
-//! output and no log contains a control character or a forged line.
+//! Tests that text from another party does not reach a terminal unchanged, wherever that party has stored the
+//! text. No output and no log contains a control character or a forged line.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

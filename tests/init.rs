@@ -1,4 +1,5 @@
-//! `quorate run` as process 1 of a container: it reaps orphaned processes, and SIGTERM ends it cleanly.
+//! Tests of `quorate run` as process 1 of a container: it reaps orphaned processes, and SIGTERM ends it
+//! cleanly.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,7 +15,7 @@ use std::{
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate-under-test");
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ends the whole namespace at the end of the test.
+/// A process namespace. Dropping it ends all its processes.
 struct Namespace(Child);
 
 impl Drop for Namespace {

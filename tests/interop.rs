@@ -1,6 +1,6 @@
-//! Other Redlock clients with the same names. With an empty prefix, a lock's key is the resource's name, and
-//! its value is a plain string. So a client that calls `SET name value NX PX ms` and Quorate exclude each
-//! other.
+//! Tests that Quorate and other Redlock clients exclude each other on locks of the same names. With an empty
+//! prefix, a lock's key is the resource's name, and its value is a plain string. So a client that calls `SET
+//! name value NX PX ms` and Quorate exclude each other.
 //!
 //! # What is not guaranteed
 //!

@@ -1,4 +1,5 @@
-//! `quorate jobs`: two daemons run the jobs on real Redis servers, and a third process shows and controls them.
+//! Tests of `quorate jobs`: two daemons run the jobs on real Redis servers, and a third process shows and
+//! controls them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

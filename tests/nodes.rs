@@ -1,4 +1,4 @@
-//! `quorate nodes list` and `quorate nodes replace` on real servers, while workers hold leases.
+//! Tests of `quorate nodes list` and `quorate nodes replace` on real servers, while workers hold leases.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

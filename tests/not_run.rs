@@ -1,5 +1,5 @@
-//! No test is skipped silently. A test that some machine cannot run is listed here, or reports itself with
-//! `quorate_testkit::cannot_run`. The last lines of `tests/run.sh` name such tests.
+//! Tests that no test is skipped silently. A test that some machine cannot run is listed here, or reports
+//! itself with `quorate_testkit::cannot_run`. The last lines of `tests/run.sh` name such tests.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// The files with `#[ignore]`, the number of ignored tests in each file, and the command that runs them.
+/// The files with `#[ignore]`, the number of ignored tests in each file, and the reason why they are ignored.
 const IGNORED: [(&str, usize, &str); 3] = [
     ("crates/quorate-redis/tests/claims.rs", 1, "a process that the other tests of the file start"),
     (
@@ -31,7 +31,8 @@ const LINUX_ALONE: [(&str, usize, &str); 5] = [
     ("tests/systemd.rs", 2, "systemd::a_daemon_that_is_stopped_is_silent_and_an_abstract_name_will_do"),
 ];
 
-/// The test targets that need a feature, and their number. `tests/run.sh` enables all features.
+/// The manifests with test targets that need a feature, and the number of these targets. `tests/run.sh`
+/// enables all features.
 const WITH_FEATURES: [(&str, usize); 2] =
     [("crates/quorate-testkit/Cargo.toml", 1), ("crates/quorate/Cargo.toml", 9)];
 
@@ -108,7 +109,8 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
 }
 
-/// Counts, in each file below these folders except this file, the lines for which `such` is true.
+/// Counts, in each file below these folders with the extension `end`, the lines for which `such` is true.
+/// Files without such a line, and this file, are left out.
 fn lines_of(folders: &[&str], end: &str, such: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| workspace().join(folder)).collect();
     let mut found = BTreeMap::new();

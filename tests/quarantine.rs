@@ -1,8 +1,8 @@
-//! A node that has lost its data does not grant a lease that another worker still holds.
+//! Tests that a node that has lost its data does not grant a lease that another worker still holds.
 //!
-//! The case in which plain Redlock fails: a lease is stored on three of five servers, because the other two
-//! were unreachable. Its holder dies. One of the three servers restarts empty, and the two unreachable
-//! servers return. Now three servers do not know of a lease that has not ended.
+//! The tests produce the case in which plain Redlock fails: a lease is stored on three of five servers,
+//! because the other two were unreachable. Its holder dies. One of the three servers restarts empty, and the
+//! two unreachable servers return. Now three servers do not know of a lease that has not ended.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,8 +16,7 @@ use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
 use std::time::Duration;
 
-/// The TTL of the leases and of the deployment. It is long enough for two nodes to return well before the
-/// lease ends.
+/// The TTL of the leases, and `max_ttl`. It is long enough for two nodes to return well before the lease ends.
 const TTL: Duration = Duration::from_secs(4);
 
 /// A lease on the nodes 0 to 2 of five whose holder is dead. The nodes 3 and 4 are still unreachable.
@@ -79,7 +78,8 @@ fn expiry(server: &RedisServer) -> WallTime {
 }
 
 /// Returns whether the two nodes that were unreachable vote, while the node that lost its data does not vote
-/// yet. Then only the quarantine of that node prevents a majority of nodes that do not know of the lease.
+/// yet. Then these three nodes do not know of the lease, and would be a majority. Only the quarantine
+/// prevents that.
 fn is_dangerous(quorum: &Quorum) -> bool {
     let states: Vec<_> = quorum.nodes().into_iter().map(|node| node.state).collect();
     let votes = |index: usize| states[index] == NodeState::Trusted;
@@ -103,7 +103,7 @@ async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     orphan.nodes[3].resume();
     orphan.nodes[4].resume();
     let newcomer = quorum(&orphan.nodes);
-    // One of the two quorums acquires first. The other one acquires the lock after the first has released it.
+    // One of the two quorums acquires the lock first. The other quorum acquires it after the release.
     let both = async |quorum: &Quorum| {
         let lease = orphan.contend(quorum).await;
         let granted = now();
@@ -127,8 +127,8 @@ async fn a_flushed_server_gives_nothing_twice() {
     second_holder_waits(|server| server.flushall()).await;
 }
 
-/// The same case without the protection: an operator ends the quarantine too early. Without quarantine, the
-/// tests above would fail in this way.
+/// Checks that two workers hold the lease if an operator ends the quarantine too early. Without any
+/// quarantine, the tests above would fail in this way.
 #[tokio::test]
 async fn without_quarantine_there_are_two_holders() {
     let orphan = Orphan::new();

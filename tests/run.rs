@@ -1,4 +1,5 @@
-//! `quorate run` on real Redis servers: two daemons with one file, and each tick runs on one of them.
+//! Tests of `quorate run` on real Redis servers: two daemons with one file, and each tick runs on one of
+//! them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -149,7 +150,7 @@ fn a_command_deaf_to_sigterm_is_dead_before_a_resigning_daemon_releases_its_leas
     let config = program.write("quorate.toml", &text);
     let daemon = program.start(["run", "--config", &config]);
     until("command", PATIENCE, || (!program.read("beats").is_empty()).then_some(()));
-    // The other daemon acquires the leadership only after this one has released it.
+    // The rival acquires the leadership only after the first daemon has released it.
     let rival = program.write(
         "rival.toml",
         &text.replace("deaf", "rival").replace(

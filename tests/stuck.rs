@@ -1,5 +1,5 @@
-//! A daemon that is stuck does not keep the leadership. A reader of its logs cannot make it stuck, and
-//! neither can its configuration file.
+//! Tests that a daemon that is stuck does not keep the leadership. A reader that does not read the daemon's
+//! output cannot make the daemon stuck, and neither can its configuration file.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

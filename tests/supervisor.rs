@@ -1,4 +1,5 @@
-//! The supervisor process ends its command in time, whatever happens to the process that started it.
+//! Tests that the supervisor process ends its command in time, whatever happens to the parent of the
+//! supervisor process.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests")]
 
@@ -74,7 +75,8 @@ impl Probe {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Waits for the end of the probe. Returns its exit code and the report of the supervisor process.
+    /// Waits for the end of the probe. Returns the probe's exit code, and the command's exit as the probe has
+    /// printed it.
     fn outcome(mut self) -> (Option<i32>, serde_json::Value) {
         let mut said = String::new();
         std::io::Read::read_to_string(self.0.stderr.as_mut().unwrap(), &mut said).unwrap();

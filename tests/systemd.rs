@@ -1,4 +1,4 @@
-//! The messages of `quorate run` to systemd, received by a socket of the test.
+//! Tests of the messages of `quorate run` to systemd, which a socket of the test receives.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

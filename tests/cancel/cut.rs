@@ -7,10 +7,10 @@ use std::{fmt, future::poll_fn, pin::pin, task::Poll};
 pub(crate) enum Cut {
     /// Before its first poll.
     Unpolled,
-    /// At once after it has returned *pending* this number of times and once more.
+    /// Right after a poll that returned *pending*. This number of polls has returned *pending* before it.
     Waiting(usize),
-    /// After the same number of polls, but only once the future is woken: the event that it waits for has
-    /// happened, and the future has not been polled since.
+    /// After the same polls as with [`Cut::Waiting`], but only once the future is woken. The event for which
+    /// the future waits has then happened, and the future has not been polled since.
     Woken(usize),
     /// The future is not dropped.
     Never,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Has three await points. Each of them completes at the next poll.
+    /// A future with three await points, each of which completes at its next poll.
     async fn three(reached: &mut usize) {
         for _ in 0..3 {
             *reached += 1;

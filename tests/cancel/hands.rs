@@ -1,4 +1,4 @@
-//! Cases about many leases at once, slots, readers, and the handover of a lease from one worker to
+//! The test cases about many leases at once, slots, readers, and the handover of a lease from one worker to
 //! another.
 
 use crate::{

@@ -1,5 +1,5 @@
-//! A worker without jobs reads and controls the jobs of another worker, which leads. Wherever the read or the
-//! request is dropped, the job can still be controlled afterwards.
+//! The tests of a worker without jobs that reads and controls the jobs of another worker, which leads.
+//! Wherever the read or the request is dropped, the job can still be controlled afterwards.
 
 use crate::stage::{Matter, NAME, SOON, Stage, TTL};
 use futures_util::future::join;

@@ -55,7 +55,7 @@ impl NetworkConditions {
         [Self::Cold, Self::Fair, Self::OneAway, Self::OneLate, Self::Apart, Self::Rival, Self::CutOff];
 }
 
-/// The resource that a case uses.
+/// The kind of resource that a case uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Matter {
     Lock,
@@ -75,7 +75,7 @@ pub(crate) struct Stage {
     pub(crate) conditions: NetworkConditions,
     pub(crate) cut: Cut,
     cut_at: Cell<Option<BootTime>>,
-    /// The longest time that the other worker may wait. A case may change it.
+    /// The longest time that the other worker may wait for the resource after the cut. A case may change it.
     pub(crate) patience: Cell<Duration>,
     /// Set if the case has closed the first worker.
     pub(crate) closed: Cell<bool>,
@@ -160,7 +160,7 @@ impl Stage {
 
     /// Runs `work` up to the cut. Returns its output if it completed before the cut.
     pub(crate) async fn cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        // A future that waits forever is dropped, too.
+        // A future that would wait forever is dropped after this time.
         let ends = self.env.now() + Duration::from_secs(30);
         let output = self.env.before(ends, self.cut.run(work)).await.flatten();
         self.note_cut();
@@ -195,7 +195,7 @@ impl Stage {
         self.me.lock(NAME).ttl(TTL)
     }
 
-    /// The second worker, which competes for the released resource.
+    /// Returns the second worker, which competes for the released resource.
     pub(crate) fn other(&self) -> &Quorum {
         &self.other
     }
@@ -230,7 +230,7 @@ impl Stage {
         self.soon("end of the network", Duration::from_secs(1), self.network.finish()).await;
     }
 
-    /// Closes a worker's quorum within the time limit, and checks that no task of it is left.
+    /// Closes a worker's quorum within the time limit, and checks that no task of the quorum is left.
     async fn close(&self, quorum: &Quorum) {
         let bound = NODE_TIMEOUT * 2 + Duration::from_millis(50);
         self.soon("close", bound, quorum.close()).await;

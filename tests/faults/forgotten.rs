@@ -1,4 +1,4 @@
-//! Servers that are emptied while they run (FLUSHALL), under a held lease.
+//! Tests with servers that are emptied while they run (FLUSHALL), under a held lease.
 
 use super::bench::{Bench, TTL, eventually, take_over};
 use quorate::quorum::NodeState;

@@ -1,4 +1,4 @@
-//! Servers that are killed (SIGKILL), and restart without data or with their append-only file.
+//! Tests with servers that are killed (SIGKILL), and restart without data or with their append-only file.
 
 use super::bench::{Bench, TTL, eventually, take_over};
 use quorate::{

@@ -1,7 +1,7 @@
-//! Five real Redis servers that are killed, stopped, flushed, full, cut off or slow, or whose clocks step.
-//! Workers are paused, too. After each fault the tests check that no two workers held one lease at the same
-//! time. They also check that after the fault the lease can be acquired again, and that no key is left
-//! behind.
+//! Tests with five real Redis servers that are killed, stopped, flushed, full, cut off or slow, or whose
+//! clocks step. Workers are paused, too. After each fault the tests check that no two workers held one lease
+//! at the same time. They also check that after the fault the lease can be acquired again, and that no key is
+//! left behind.
 //!
 //! # What is not guaranteed
 //!

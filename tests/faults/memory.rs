@@ -1,4 +1,4 @@
-//! Servers that are out of memory. With `noeviction` they refuse commands that would need more
+//! Tests with servers that are out of memory. With `noeviction` they refuse commands that would need more
 //! memory.
 
 use super::bench::{Bench, TTL};

@@ -1,4 +1,4 @@
-//! A network that cuts replies, directions and connections, and a network that is slow.
+//! Tests with a network that cuts replies, directions and connections, or that is slow.
 
 use super::bench::{Bench, NODE_TIMEOUT, TTL, eventually, take_over};
 use quorate_testkit::proxy::{Directions, Latency, Proxy};

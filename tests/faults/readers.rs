@@ -1,5 +1,5 @@
-//! Readers, writers and fair waiters on real servers, with other clients, crashes, stopped servers and
-//! flushed servers.
+//! Tests of readers, writers and fair waiters on real servers, with other clients, crashes, stopped servers
+//! and flushed servers.
 
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
 

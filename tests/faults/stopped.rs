@@ -1,4 +1,4 @@
-//! Servers that are stopped (SIGSTOP). Connections stay up, requests wait, and the servers run
+//! Tests with servers that are stopped (SIGSTOP). Connections stay up, requests wait, and the servers run
 //! these requests after SIGCONT.
 
 use super::bench::{Bench, TTL, take_over};

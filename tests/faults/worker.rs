@@ -1,4 +1,4 @@
-//! Workers in separate processes, which are stopped (SIGSTOP), continued and killed.
+//! Tests with workers in separate processes, which are stopped (SIGSTOP), continued and killed.
 
 use super::bench::{Bench, TTL, eventually};
 use quorate::env::{BootTime, SystemWorld, World};
@@ -17,7 +17,7 @@ pub(crate) struct Probe {
 /// A line of a probe's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
-    /// The time of the boot clock, read before the event of the note was checked.
+    /// The time of the boot clock, read before the check that the note reports.
     pub(crate) at: BootTime,
     pub(crate) what: String,
     pub(crate) token: u64,
@@ -102,8 +102,8 @@ impl Note {
     }
 }
 
-/// Checks that no worker believed in its lease after another worker had acquired the lock. So the tokens of
-/// these workers, in the order of the times of their checks, must never decrease.
+/// Checks that no worker found its lease valid after another worker had acquired the lock. The workers'
+/// successful checks are sorted by time: then their tokens must never decrease.
 fn never_two(probes: &[&Probe]) {
     let mut beliefs: Vec<Note> = probes.iter().flat_map(|probe| probe.notes()).collect();
     beliefs.retain(|note| note.what == "ok" || note.what == "held");
@@ -130,8 +130,8 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     let lost = eventually("loss", || first.notes().into_iter().find(|note| note.what == "lost")).await;
     assert_eq!(first.first_since(woke), lost, "it believed in its lease after it woke");
     assert!(woke.until(lost.at) < Duration::from_secs(2), "it found out {:?} later", woke.until(lost.at));
-    // By then, or at once, both cancellation tokens are cancelled. So code that waits for them is notified,
-    // too.
+    // Both cancellation tokens are cancelled by then, or soon afterwards. So code that waits for the tokens
+    // is notified, too.
     let notified = first.until_it_notes("notified").await;
     assert!(
         woke.until(notified.at) < Duration::from_secs(2),
@@ -146,7 +146,8 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     })
     .await;
     never_two(&[&first, &second]);
-    // The tokens that the sink accepted only grew. A write that was in flight during the pause was refused.
+    // The tokens that the sink accepted never decrease. So the sink refused a late write of the worker that
+    // was stopped, if there was one.
     let taken_in = first.sink().history().expect("a server");
     assert!(taken_in.is_sorted() && taken_in.contains(&held.token) && taken_in.contains(&back.token));
     drop((first, second));

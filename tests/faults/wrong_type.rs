@@ -1,5 +1,5 @@
-//! Keys of other types in the place of Quorate's keys. Each such key affects only its own lock or record, and
-//! the error names the key.
+//! Tests with keys of other types in the place of Quorate's keys. Each such key affects only its own lock or
+//! record, and the error names the key.
 
 use super::bench::{Bench, Worker, eventually};
 use quorate::{
@@ -118,7 +118,8 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
     bench.clean().await;
 }
 
-/// The first marker may have been deleted a moment before `since` was read.
+/// The longest time from the deletion of the first marker to the reading of `since`. A quarantine may have
+/// begun that much before `since`.
 const QUARANTINE_BEGAN: std::time::Duration = std::time::Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

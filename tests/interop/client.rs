@@ -116,7 +116,8 @@ impl Client {
         self.hear()
     }
 
-    /// Stops the client's current work. Returns all lines that the client has written since the last answer.
+    /// Stops the client's current work, and returns all lines that the client has written since the last
+    /// answer. Then the process is killed, because this call consumes the client.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.tell("stop");
         let mut said = Vec::new();

@@ -1,5 +1,5 @@
-//! Quorate and other people's Redlock clients on the same five servers: node's `redlock` (5.0.0-beta.2, and 4.2.0,
-//! which is the released one) and Python's `pottery`.
+//! Tests of Quorate and other people's Redlock clients on the same five servers: node's `redlock`
+//! (5.0.0-beta.2, and 4.2.0, which is the released one) and Python's `pottery`.
 //!
 //! Quorate stores a lock `R` under the key `<prefix>R`. `redlock` gets that whole key as its name. `pottery`
 //! puts `redlock:` before the name. So Quorate uses the prefix `redlock:` in all these tests.

@@ -46,7 +46,8 @@ struct Member {
 }
 
 impl Crew {
-    /// Returns a crew of `size` members, none of which runs yet. `command` starts one of them.
+    /// Returns a crew of `size` members, none of which runs yet. `command` returns the command that starts a
+    /// member.
     pub fn new(size: usize, command: impl Fn(Who) -> Command + Send + 'static) -> Self {
         let (tell, told) = channel();
         let members = (0..size).map(|_| None).collect();
@@ -137,7 +138,8 @@ impl Crew {
         at
     }
 
-    /// Sends SIGTERM to a member, and does not wait: [`Crew::ended`] reports its end.
+    /// Sends SIGTERM to a member, and returns the time before the signal. Does not wait: [`Crew::ended`]
+    /// reports the end of the member.
     ///
     /// # Panics
     /// If the member does not run.

@@ -9,7 +9,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts servers that no worker has used yet. So they do not vote before `max_ttl` has passed.
+    /// Starts servers that no worker has used yet. They do not vote before their quarantine has ended.
     ///
     /// # Panics
     /// If `redis-server` cannot be started. The message says how to install it.

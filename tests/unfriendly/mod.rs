@@ -1,5 +1,6 @@
-//! Hostile input: one function for each entry point, which takes any bytes and panics if a property does not hold. The fuzz
-//! targets in `fuzz/` and the property tests in `unfriendly_input.rs` call these functions.
+//! Hostile input: one function for each entry point. Each function takes any bytes, and panics if a property
+//! does not hold. The fuzz targets in `fuzz/` and the property tests in `unfriendly_input.rs` call these
+//! functions.
 //!
 //! # What is not guaranteed
 //!

@@ -16,7 +16,7 @@ pub(super) const URL: &[&str] = &[
     " ", "\u{1b}", "ü", "..", ",",
 ];
 
-/// Pieces of URLs around the secret. The secret replaces `@SECRET@`.
+/// Pieces of URLs with places for a password. [`secrets`] inserts the secret.
 pub(super) const PIECES: &[&str] = &[
     "/Qm3tYb8n@cache",
     "#Qm3tYb8n@cache",
@@ -53,8 +53,8 @@ pub(super) const PIECES: &[&str] = &[
     "&db=x",
 ];
 
-/// Reads a node's URL. Checks that the program and the connection code read it in the same way, and that the
-/// node's name is a URL of the same node.
+/// Reads a node's URL with the connection code, and with the program. Checks that the results can be printed
+/// safely, and that the node's name is a URL of the same node.
 pub fn node_url(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match RedisNode::parse(text) {
@@ -72,7 +72,8 @@ pub fn node_url(bytes: &[u8]) {
 }
 
 /// Builds a URL with [`SECRET`] as its password, at the first place of `bytes` for a password. The text
-/// before and after it may make the URL invalid. Checks that no part of the program shows the secret.
+/// before and after the password may make the URL invalid. Checks that no part of the program shows the
+/// secret.
 pub fn secrets(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let Some((scheme, rest)) = text.split_once("://") else { return };

@@ -18,8 +18,8 @@ use quorate::{
 };
 use std::{cell::Cell, time::Duration};
 
-/// The longest wait for a quorum without `--wait`. The wait for a lock that another worker holds has no
-/// limit. The wait for an unreachable majority of nodes has this limit.
+/// The longest wait for an unreachable majority of nodes, if `--wait` is not given. The wait for a lock that
+/// another worker holds then has no limit.
 const QUORUM_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest wait for the first connections, after which the first attempt is made anyway.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const NAME_MAX: usize = 200;
 pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
     let mut signals = ForwardedSignals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let quorum = connect::quorum(config, config.settings.clone())?;
-    // A third of the TTL is the time between two extensions.
+    // The heartbeat may be silent for a third of the TTL, which is the time between two extensions.
     let heartbeat = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
     let lease = tokio::select! { biased;
         signal = signals.next() => {
@@ -62,7 +62,8 @@ async fn acquire(
     }
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let ends = wait.map(|wait| env.now() + wait);
-    // The wait lets the first attempt find open connections. If none opens, the attempt reports the reasons.
+    // The wait lets the first attempt find open connections. If no connection opens, the attempt reports the
+    // reasons.
     let _ = quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
     let mut waiting = Waiting { args, quorum, reported: args.no_wait, quorum_seen: env.now() };
     match lock.try_acquire().await {

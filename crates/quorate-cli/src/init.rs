@@ -24,7 +24,8 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
         passed_on.push((number, signal(SignalKind::from_raw(number.as_raw())).map_err(fail)?));
     }
     let exe = std::env::current_exe().map_err(fail)?;
-    // The child gets its own process group, because the group of process 1 may be outside of its namespace.
+    // The child gets its own process group, because the group of process 1 may be outside of the container's
+    // process namespace.
     let child = Command::new(exe).args(std::env::args_os().skip(1)).process_group(0).spawn().map_err(fail)?;
     let child = Pid::from_child(&child);
     loop {

@@ -35,8 +35,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 /// Runs the program with the arguments and the environment of this process, and returns its exit status.
 pub fn main() -> ExitCode {
-    // This comes first: the parent process may have left SIGCHLD ignored, so that this process could not
-    // observe the end of a child. It may also have left signals blocked.
+    // The signals are reset first: the parent process may have left SIGCHLD ignored, so that this process
+    // could not observe the end of a child. It may also have left signals blocked.
     if let Err(error) = supervisor::reset_signals() {
         eprintln!("quorate: cannot reset the signals that the parent ignores or blocks: {error}");
         return ExitCode::from(FAILURE);

@@ -32,7 +32,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes `text` and flushes it, so that an error is known before the exit status is chosen.
+/// Writes `text` and flushes the output, so that an error is known before the exit status is chosen.
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.write_all(page(text).as_bytes())?;
     to.flush()

@@ -16,11 +16,11 @@ use std::{
     time::Duration,
 };
 
-/// The longest time from the claim of a slot to the first event of its run, and from the last event to the
-/// record of the run's end.
+/// The longest time from the claim of a slot to the first event of the run. Also the longest time from the
+/// last event of a run to the record of the run's end.
 const TO_RECORD: Duration = Duration::from_secs(2);
-/// The longest time from a tick until a worker takes the slot of its run, if a worker that had claimed it was
-/// killed.
+/// The longest time from a tick until a worker takes the slot of the tick's run, if an earlier worker that
+/// had claimed the slot was killed.
 const TO_TAKE: Duration = Duration::from_secs(10);
 /// The time that a worker takes from its start until it takes its share of the runs: it connects, is trusted and reads
 /// the open runs.
@@ -48,7 +48,7 @@ pub(super) struct Kill {
     pub(super) at: BootTime,
 }
 
-/// All events, kills and histories of the run.
+/// The events of all workers' journals, and the kills. The histories are passed to [`Story::judge`].
 #[derive(Debug)]
 pub(super) struct Story {
     /// Ticks that are due after this are not judged.
@@ -76,15 +76,15 @@ struct Start {
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) ticks: usize,
-    /// Ticks with a run that completed.
+    /// The number of ticks with a run that completed.
     pub(super) done: usize,
-    /// Ticks that started more than once.
+    /// The number of ticks that started more than once.
     pub(super) again: usize,
-    /// At-most-once ticks that did not complete.
+    /// The number of ticks without a run that completed.
     pub(super) lost: usize,
-    /// The runs of each worker that started while all workers lived.
+    /// For each worker, the number of its runs that started while all workers lived.
     pub(super) shares: Vec<usize>,
-    /// From the time of a tick to its first start, catch-up runs included.
+    /// The times from a tick to its first start, including catch-up runs.
     pub(super) late: Durations,
     pub(super) violations: Vec<String>,
 }

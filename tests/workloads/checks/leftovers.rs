@@ -1,6 +1,6 @@
 //! The keys that may remain on a server when every worker has ended.
 
-/// Returns the violation of a key that has `pttl` milliseconds to live (-1: no limit), if it is one.
+/// Returns a violation if this key must not remain. The key has `pttl` milliseconds to live (-1: no limit).
 /// `claimed` means that the key stores a claim that a worker still holds.
 pub(crate) fn leftover(key: &str, pttl: i64, claimed: bool) -> Option<String> {
     let Some(name) = key.strip_prefix("quorate:").or_else(|| key.strip_prefix("{quorate:")) else {

@@ -7,8 +7,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::time::Duration;
 
-/// Checks that each kind of work continues once nothing has prevented progress for the stated time: a
-/// majority of nodes votes, a worker runs, and the director causes no fault.
+/// Checks that an event of each kind of work occurs once nothing has prevented progress for the time in
+/// [`KINDS`]. Progress is possible while a majority of nodes votes, a worker runs, and the director causes no
+/// fault.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     last: [BootTime; 4],

@@ -7,9 +7,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// In a process that is not paused, work ends before the next holder begins. Work always receives the notice
-/// to step down, and receives it before its lease ends. A process that did not run is excused only if its
-/// pause began before it had to act.
+/// Checks the ends of work. In a process that is not paused, work ends before the next holder begins. Work
+/// always receives the notice to step down, and receives it before its lease ends. A process that did not run
+/// is excused only if its pause began before it had to act.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,
@@ -95,8 +95,9 @@ impl Check for StepDown {
         Vec::new()
     }
 
-    /// Judges only events that are older than [`HORIZON`], because a process reports its pause after the
-    /// events that the pause excuses.
+    /// Judges a lease once its last event is older than [`HORIZON`], and a term once the next term began that
+    /// long ago. By then a process has also reported its pauses, which it does after the events that a pause
+    /// excuses.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = Vec::new();
         let Self { leases, last_event, .. } = self;
@@ -109,7 +110,7 @@ impl Check for StepDown {
             !ripe
         });
         last_event.retain(|who, at| *at + HORIZON * 2 > now || truth.is_stopped(*who));
-        // A term is judged some time after the next term has begun.
+        // The last term stays, because its successor has not begun.
         while let Some((&term, &Work { who, last, .. })) = self.terms.first_key_value() {
             let Some(next) = self.terms.values().nth(1) else { break };
             if next.from + HORIZON > now || truth.is_stopped(who) {

@@ -1,10 +1,10 @@
 //! Exactly-once effects. Every worker sees every message and tries to claim it. The worker with the claim
 //! commits the message's effect to PostgreSQL, and completes the claim. The director kills workers between
-//! the effect and the completion, and stops them until their claims have expired, before the effect and after
-//! it. Two modes run one after the other: *with* the table of `quorate-postgres` in the effect's transaction,
-//! and *without* it. The workload fails if the mode with the table does not have exactly one effect for each
-//! message. It also fails if the mode without the table has exactly one, because then the test has proved
-//! nothing.
+//! the effect and the completion, and stops other workers before or after the effect, until their claims have
+//! expired. Two modes run one after the other: *with* the table of `quorate-postgres` in the effect's
+//! transaction, and *without* it. The workload fails if the mode with the table does not have exactly one
+//! effect for each message. It also fails if the mode without the table has exactly one effect for each
+//! message, because then the test has proved nothing.
 //!
 //! # What is not guaranteed
 //!
@@ -170,7 +170,8 @@ impl Run {
         }
     }
 
-    /// Causes the next kind of fault, if the worker is at the point that this kind requires.
+    /// Causes a fault of a kind that fits the point at which the worker is, so that all kinds are about
+    /// equally frequent. Returns false if none fits.
     fn make_fault(&mut self, member: usize, point: Point) -> bool {
         let Faults { killed_after, stopped_before, stopped_after } = &mut self.faults;
         match point {

@@ -20,8 +20,9 @@ pub(crate) struct Node {
 /// The settings with which a worker process is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Assignment {
-    /// The worker's number, and the number of times that it has been started.
+    /// The worker's number.
     pub(crate) member: usize,
+    /// The number of times that the worker has been started.
     pub(crate) run: u32,
     /// The seed of the worker's random choices.
     pub(crate) seed: u64,
@@ -79,8 +80,8 @@ impl Assignment {
     }
 }
 
-/// A node with the name that all workers use. This worker reaches it through a proxy, which may serve only
-/// this worker.
+/// A node with the name that all workers use. This worker reaches the node over a URL of its own, which may
+/// be that of a proxy for this worker alone.
 struct RoutedNode {
     name: String,
     node: RedisNode,

@@ -1,7 +1,7 @@
 //! Jepsen's lock workload (from its analysis of etcd 3.4.3), on real Redis servers: five processes acquire a
 //! lock in turn. The holder reads a set from an external store, adds an element, and writes the whole set
-//! back. The director stops one of them (SIGSTOP) inside its critical section for longer than the lease.
-//! Three modes run at the same time, each with its own processes, its own lock and its own store:
+//! back. The director stops one of the processes (SIGSTOP) inside its critical section for longer than the
+//! lease. Three modes run at the same time, each with its own processes, its own lock and its own store:
 //!
 //! | mode | the store compares tokens | a worker checks its lease before it writes |
 //! | --- | --- | --- |
@@ -15,9 +15,9 @@
 //! # What is not guaranteed
 //!
 //! The store is one process that never fails. A *read* carries the token, too, and the store remembers the
-//! largest token of any read or write. If only writes carried a token, the store would accept a paused writer
-//! that continues between the read and the write of another worker. The other worker would then overwrite
-//! that write.
+//! largest token of any read or write. If only writes carried a token, this history would lose an update.
+//! Worker A is paused before its write. Worker B, which has a larger token, reads. A continues, and the store
+//! accepts its write. B then overwrites the write of A.
 
 mod outcome;
 mod store;
@@ -89,7 +89,7 @@ struct Run {
     ttl: Duration,
     acknowledged: BTreeSet<u64>,
     skipped: BTreeSet<u64>,
-    /// For each worker, the element before whose write the worker last began to check its lease.
+    /// For each worker, the element that it was about to add when it last began to check its lease.
     checking: BTreeMap<usize, u64>,
     pauses: Vec<Pause>,
 }

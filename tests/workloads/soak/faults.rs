@@ -18,7 +18,7 @@ pub(super) enum Action {
     Kill(Target),
     Terminate(Target),
     Stop(Target),
-    /// Kills the leader when it begins to run a job; the worker starts again after a second.
+    /// Kills the leader when it begins to run a job. The worker is started again a second later.
     KillLeaderInRun,
     /// Stops the leader when it begins to run a job, for this time.
     StopLeaderInRun(Duration),
@@ -27,7 +27,7 @@ pub(super) enum Action {
     Node(usize, NodeFault),
 }
 
-/// A fault, and the time of each of its actions after the beginning of its episode.
+/// A fault: its kind, and its actions. Each action has a time, counted from the beginning of the episode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) kind: &'static str,
@@ -43,8 +43,9 @@ pub(super) struct Episode {
 
 /// The random choices of one fault.
 struct Choice<'a> {
-    /// The time at which the fault begins, and the time at which it ends.
+    /// The time at which the fault begins.
     at: Duration,
+    /// The time at which the fault ends.
     until: Duration,
     worker: Target,
     workers: usize,
@@ -151,7 +152,8 @@ const KINDS: [Kind; 23] = [
     ("connection severed within a reply", |c| c.reply_cut()),
 ];
 
-/// The kinds that a deck contains twice, because most checks are about the end of a leader.
+/// The indices of the kinds that a deck contains twice: those that kill the leader. Most checks are about the
+/// end of a leader.
 const TWICE: [usize; 2] = [0, 3];
 
 /// Hands out the faults one after the other.

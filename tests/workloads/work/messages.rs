@@ -88,8 +88,8 @@ pub(super) async fn handle(
                 Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
                     open.put_back(message, env.now() + retry_after.unwrap_or_default().min(AGAIN));
                 }
-                // Too few nodes answered, or the outcome is one of a later version. Some worker, perhaps this
-                // one, tries again.
+                // Too few nodes answered, or a later version of the library has added this outcome. Some
+                // worker, perhaps this worker, tries again.
                 Ok(_) | Err(_) => open.put_back(message, env.now() + AGAIN),
             }
         }

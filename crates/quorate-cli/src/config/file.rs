@@ -125,8 +125,8 @@ pub(super) enum DeliveryText {
     AtMostOnce,
     AtLeastOnce,
 }
-/// A node: its URL, or a table of its URL and its files. `Debug` shows no password of the URL.
-/// A node: its URL, or a table of it and the files that belong to it. `Debug` shows no password of the URL.
+
+/// A node as the file names it: a URL, or a table with the URL and the node's files. `Debug` shows no password.
 pub(super) struct NodeText {
     pub(super) url: String,
     pub(super) password_file: Option<PathBuf>,
@@ -176,7 +176,8 @@ impl<'de> Deserialize<'de> for NodeText {
 }
 
 impl FileText {
-    /// Returns the settings of the file, with the library's defaults.
+    /// Returns the settings of the file. Keys that the file does not have get the library's defaults; the
+    /// name of the worker is then `worker`.
     pub(super) fn quorum_config(&self, worker: &str) -> QuorumConfig {
         let default = QuorumConfig::default();
         QuorumConfig {
@@ -195,7 +196,7 @@ impl FileText {
         }
     }
 
-    /// Returns the timing of the lease, with the library's defaults.
+    /// Returns the timing of the lease. Keys that the file does not have get the library's defaults.
     pub(super) fn lease(&self, settings: &QuorumConfig) -> LeaseConfig {
         let ttl = time(self.lease.ttl.as_ref(), settings.default_ttl());
         LeaseConfig {
@@ -204,7 +205,8 @@ impl FileText {
         }
     }
 
-    /// Returns the position of a key; `None` if the file does not have it.
+    /// Returns the position of a key in the file. If the file does not have the key, returns the position of a
+    /// key that the library's check compares with it. Returns `None` if there is no such key.
     pub(super) fn span_of(&self, key: &str) -> Option<Range<usize>> {
         let time = |time: &Option<Time>| time.as_ref().map(Spanned::span);
         match key {

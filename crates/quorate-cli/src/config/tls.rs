@@ -31,8 +31,8 @@ impl TlsNames {
         *self == Self::default()
     }
 
-    /// Checks that a certificate has its key. The error contains the configuration key that is given and the
-    /// one that is missing.
+    /// Checks that a certificate has its key. The error contains the configuration key that is given, and the
+    /// key that is missing.
     pub(super) fn check(self) -> Result<TlsFiles, (&'static str, &'static str)> {
         let client = match (self.cert_file, self.key_file) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -45,7 +45,7 @@ impl TlsNames {
 }
 
 impl TlsFiles {
-    /// Returns the paths relative to the directory of `file`.
+    /// Returns these files as `file` means them: a relative path starts at the directory of `file`.
     pub(super) fn beside(self, file: &Path) -> Self {
         let meant = |path: PathBuf| beside(file, &path);
         Self {

@@ -7,8 +7,8 @@
 //! * At most once means exactly that: a tick that the SIGKILL interrupts is not run again. The summary counts
 //!   such a tick as *interrupted*, even if it was only recorded as started and the handler never began.
 //! * At least once means exactly that: a message that the SIGKILL interrupts before its done record is stored
-//!   is handled again. The summary counts such a message as *interrupted*, too. Every other second handling
-//!   counts as processed twice.
+//!   is handled again. The summary counts such a message as *interrupted*, too. If any other message is
+//!   handled twice, it counts as *processed twice*.
 //! * If the demo itself is killed with SIGKILL, its directory remains (its processes do not).
 //!
 //! # Source of the figures
@@ -20,8 +20,8 @@
 //!
 //! # End of the processes
 //!
-//! A worker ends when the pipe of its standard input is closed, and so also if the demo was killed. Redis servers run
-//! under a [supervisor](crate::supervisor) for the same reason.
+//! A worker ends when the pipe of its standard input is closed. So it also ends if the demo was killed. Redis
+//! servers run under a [supervisor](crate::supervisor) for the same reason.
 
 mod figures;
 mod inbox;

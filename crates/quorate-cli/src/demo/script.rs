@@ -148,7 +148,8 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Returns the nodes' records of the ticks.
+    /// Returns, for each tick with a record on a node, the newest term that wrote one, and whether that record
+    /// is final.
     async fn ledger(&self) -> Result<BTreeMap<WallTime, (u64, bool)>, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
         let ledger = Ledger::new(self.quorum, GROUP).map_err(|error| fail(&error))?;
@@ -165,8 +166,8 @@ impl Scenario<'_> {
         Ok(ticks)
     }
 
-    /// Returns the done records of messages that no journal shows as done. A SIGKILL between the record and
-    /// the journal line leads to such messages.
+    /// Returns the done records of messages that no journal shows as done. There are such messages if a
+    /// SIGKILL hit a worker between the done record and the journal line.
     async fn unwritten(&self, sent: usize) -> Result<BTreeMap<Arc<str>, u64>, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
         let written = done(self.watch.entries());

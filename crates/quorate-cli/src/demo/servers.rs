@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-/// The line in a server's log after which the server listens.
+/// The line that a server writes to its log once it listens.
 const READY: &str = "Ready to accept connections";
-/// The longest wait for that line.
+/// The longest wait for the line [`READY`].
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The time between SIGTERM and SIGKILL for a server.
 const TO_END: Duration = Duration::from_secs(2);
 
-/// The Redis servers of the demo, each under a supervisor process. Dropping it ends them.
+/// The Redis servers of the demo, each under a supervisor process. Dropping this value ends the servers.
 #[derive(Debug)]
 pub(crate) struct Servers {
     env: Env,

@@ -41,8 +41,8 @@ const CATCH_UP: Duration = Duration::from_secs(60);
 const BATCH: usize = 10;
 /// The time that a batch takes.
 const BATCH_TAKES: Duration = Duration::from_millis(10);
-/// The time between two looks at the inbox, to which a random time is added, so that the workers do not look
-/// at the same moments.
+/// The shortest time between two looks at the inbox. A random time is added to it, so that the workers do not
+/// look at the same moments.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 /// The longest time until another look at a message that another worker handles.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -113,7 +113,8 @@ async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &C
 
 /// Campaigns, and runs the job while it leads.
 async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
-    // When this half of the worker ends, for any reason, the guard also stops the other half.
+    // A worker has two parts: `lead` and `handle`. When this part ends, for any reason, the guard stops
+    // `handle`.
     let _stop = stop.clone().drop_guard();
     let election =
         Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE).end_on_error();
@@ -127,7 +128,7 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
         }
     });
     let ended = campaign.until(stop.cancelled()).await.map_err(|error| Failure::new(FAILURE, error));
-    // These are the last clones of the election: without them the events end.
+    // These two values are the last that hold the election. Once they are dropped, the stream of events ends.
     drop((election, scheduler));
     let noted = events.await.unwrap_or(Ok(())).map_err(|error| Failure::new(FAILURE, error));
     ended.and(noted)
@@ -156,7 +157,7 @@ async fn note(mut events: mpsc::UnboundedReceiver<ElectionEvent>, journal: Journ
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
             ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
             ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
-            // The handler itself writes this event, before anything else.
+            // The handler of the term writes `Elected` itself, before it does anything else.
             _ => {}
         }
     }
@@ -188,8 +189,8 @@ async fn handle(
                     let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
                     open.put_back(at, id, env.now() + wait);
                 }
-                // Too few nodes answered, or the outcome is one of a later version. This worker or another
-                // one will try again.
+                // Too few nodes answered, or a later version of the library has added this outcome. This
+                // worker or another worker will try again.
                 Ok(_) | Err(_) => open.put_back(at, id, env.now() + LOOK_AGAIN),
             }
         }

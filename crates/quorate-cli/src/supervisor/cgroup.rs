@@ -22,8 +22,8 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates the cgroup and moves this process into it, so that the command is started in it. Returns `None` if no cgroup
-    /// is delegated.
+    /// Creates the cgroup and moves this process into it, so that the command starts in that cgroup. Returns
+    /// `None` if no cgroup is delegated.
     pub(super) fn enter() -> Option<Self> {
         if geteuid().is_root() {
             return None;

@@ -130,7 +130,8 @@ impl ProcessTree {
         let _ = waitid(WaitId::Pid(self.command), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
 
-    /// Returns the running processes: the command, its group and, if `with_escaped`, the processes that have left the group.
+    /// Returns the running processes: the command, its group and, if `with_escaped`, the processes that have
+    /// left the group. If this process is not a subreaper, it can find only the command itself.
     fn running(&self, with_escaped: bool) -> Vec<Process> {
         if !self.is_subreaper {
             return Process::read(self.command).into_iter().filter(Process::runs).collect();
@@ -140,8 +141,8 @@ impl ProcessTree {
         all
     }
 
-    /// Returns the children of this process except the command. They became its children when they lost their
-    /// parents.
+    /// Returns the children of this process except the command. They became children of this process when
+    /// they lost their parents.
     fn orphans(&self) -> Vec<Pid> {
         let mut orphans = if self.is_subreaper { children(getpid()) } else { Vec::new() };
         orphans.retain(|&pid| pid != self.command);

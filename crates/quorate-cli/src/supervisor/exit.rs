@@ -19,15 +19,17 @@ pub enum Status {
 pub enum EndedBy {
     /// [`Supervisor::step_down`](super::Supervisor::step_down) was called.
     StepDown,
-    /// The last deadline passed before a later one arrived. Or the supervisor process observed the end of all
-    /// the command's processes only after that deadline.
+    /// The last deadline's time of SIGTERM or SIGKILL passed before a later deadline arrived. Or the
+    /// supervisor process observed the end of all the command's processes only after the time of SIGKILL.
     Deadline,
-    /// The parent of the supervisor process had ended.
+    /// The parent of the supervisor process had ended, or had closed the connection because it could send no
+    /// more orders.
     ParentGone,
     /// The supervisor process had ended, and its parent killed the group. Processes that had left the group
     /// may still run.
     SupervisorGone,
-    /// The supervisor process did not answer, and its parent killed it and everything that the command had started.
+    /// The supervisor process did not answer. Its parent killed everything that the command had started,
+    /// before the deadline.
     SupervisorSilent,
 }
 

@@ -31,14 +31,15 @@ pub(super) const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 #[derive(Debug)]
 pub(super) struct Guard {
     deadline: Deadline,
-    /// The reason why the command must end. It is set once, while the command runs.
+    /// The first reason why the command must end. After the command has ended by itself, this is set only if
+    /// the time of SIGKILL passes.
     ended_by: Option<EndedBy>,
     /// Set once the group has been sent SIGTERM or SIGKILL.
     term_sent: bool,
-    /// Set once a signal asked the command to end, so no process that the command has started is allowed to
-    /// outlive it.
+    /// Set once a signal asked the command to end. Then no process that the command has started may outlive
+    /// the command.
     end_requested: bool,
-    /// The time at which the group was first sent SIGKILL.
+    /// The time of the first SIGKILL to the group.
     killed: Option<BootTime>,
     exited: Option<(Status, BootTime)>,
 }
@@ -79,7 +80,7 @@ impl Guard {
         self.exited.is_some()
     }
 
-    /// Returns whether the command must end because of the lease, and not by itself.
+    /// Returns whether the supervisor process has a reason to end the command, such as the end of the lease.
     pub(super) fn lost(&self) -> bool {
         self.ended_by.is_some()
     }
@@ -99,7 +100,8 @@ impl Guard {
         self.deadline.kill
     }
 
-    /// Returns the action at `now`. `gone` is set if no process of the group runs, as observed before `now`.
+    /// Returns the action at `now`. `gone` is set if none of the processes that must end was still running,
+    /// as observed before `now`.
     pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
         if now >= self.deadline.kill {
             // The reason is also set if the command has ended by itself: it may have ended after the

@@ -17,21 +17,24 @@ const SUPERVISOR_SLACK: Duration = Duration::from_millis(200);
 /// The longest time after the end of the command in which the supervisor process must report it. Processes that the
 /// command leaves behind have two seconds until SIGKILL, and five after it.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
-/// The longest wait for the end of a supervisor process that has nothing left to do.
+/// The longest wait for the end of a supervisor process that has nothing left to do. Also the longest time
+/// from a kill by this process until it no longer waits for a report.
 const EXIT_WITHIN: Duration = Duration::from_secs(6);
-/// The longest wait for the report of a supervisor process whose command this process has killed.
+/// The shortest wait for the report of a supervisor process whose command this process has killed. While
+/// killed processes still run, the wait continues, up to [`EXIT_WITHIN`].
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 /// The time between two looks at killed processes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longest wait for the end of a group that this process killed.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
-/// If this process runs for this long without a SIGCONT, after the attempt to stop together with the command,
-/// it was not stopped.
+/// The time after which this process continues a stopped command. (When the command stops, this process sends
+/// itself the stop signal, too. If it still runs after this time, it was not stopped.) A SIGCONT ends the
+/// wait early.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
 /// A command that runs under a supervisor process. See the [module](super) for its guarantees and their limits.
 ///
-/// Dropping it kills the command and its group at once, with SIGKILL.
+/// Dropping this value kills the command and its group at once, with SIGKILL.
 #[derive(Debug)]
 pub struct Supervisor {
     env: Env,
@@ -43,18 +46,19 @@ pub struct Supervisor {
     deadline: Deadline,
     /// The deadline to kill that the supervisor process has acknowledged.
     accepted: BootTime,
-    /// The time at which the deadline was last moved to an earlier time, which may have passed already.
+    /// The time at which the deadline was last shortened. The shortened deadline may have passed already
+    /// then.
     shortened_at: BootTime,
     /// The time at which the end of the command itself was observed.
     ended_at: Option<BootTime>,
     continued: Option<Signals>,
-    /// The time at which the command is continued, unless this process was stopped with it.
+    /// The time at which this process continues a stopped command, if this process itself was not stopped.
     resume_at: Option<BootTime>,
     /// Set once this process has killed the group itself.
     killed: Option<Killed>,
     exit: Option<Exit>,
-    /// The limits of the wait for the end of the supervisor process, and then of its command. Kept here because
-    /// [`Supervisor::wait`] may be dropped and called again at any time.
+    /// The time limits of the two waits at the end: for the supervisor process, and then for the killed
+    /// processes. They are fields, because [`Supervisor::wait`] may be dropped and called again at any time.
     clean_up: Option<CleanUp>,
     reaped: bool,
 }
@@ -133,7 +137,7 @@ impl Supervisor {
         };
         drop(unstarted);
         if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
-            // Stops the supervisor process, which may already have started the command.
+            // Kills the processes that the supervisor process may already have started, and then that process.
             CommandView::new(supervisor, supervisor).kill(Some(supervisor));
             let _ = child.start_kill();
         }
@@ -192,13 +196,14 @@ impl Supervisor {
         self.exit.clone().unwrap_or_else(|| self.own_exit(EndedBy::SupervisorGone))
     }
 
-    /// Returns the time after which the supervisor process is not waited for any longer.
+    /// Returns the time at which this process acts, unless the supervisor process has reported the end by
+    /// then.
     fn overdue(&self) -> BootTime {
         if let Some(killed) = &self.killed {
             return killed.look_at;
         }
-        // The supervisor process may not know a deadline that it has not acknowledged. It then acts by the
-        // deadline before.
+        // A supervisor process that has not read the last deadline acts by the previous one. So the earlier
+        // of the two counts.
         let kill = self.deadline.kill.min(self.accepted);
         let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
@@ -227,12 +232,13 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the killed processes have ended. Adds those that still run at `late` to the exit.
+    /// Waits until the killed processes have ended, until `late` at most. The exit names those that still run.
     async fn wait_until_gone(&mut self, late: BootTime) {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
-                // The supervisor process may have named other processes, which this process cannot see.
+                // The exit keeps the survivors that the supervisor process may have named: this process cannot
+                // see all of them.
                 return;
             }
             if self.env.now() >= late {
@@ -277,8 +283,9 @@ impl Supervisor {
         match report {
             Report::Ended(exit) => {
                 self.exit = Some(match self.killed {
-                    // The supervisor process may observe the kill before it reads the order of this process.
-                    // So the reason is that of this process.
+                    // This process killed the command. If the supervisor process had not yet read the order
+                    // to end the command, its report has no reason. The exit then gets the reason of this
+                    // process.
                     Some(killed) if exit.status == Status::Signal(9) => {
                         Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
                     }
@@ -295,8 +302,9 @@ impl Supervisor {
             }
             Report::Stopped(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    // This process continues here after SIGCONT. In an orphaned group, in which the system
-                    // ignores the stop signal, it continues at once.
+                    // The signal stops this process too, with its whole process group. After SIGCONT it
+                    // continues below this call. In an orphaned process group the system ignores the signal,
+                    // so this process is not stopped.
                     let _ = kill_current_process_group(signal);
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
@@ -306,7 +314,7 @@ impl Supervisor {
     }
 
     /// Handles a supervisor process that has not acted in time. First kills the command. If the supervisor
-    /// process does not report that, kills it, too, and ends the wait.
+    /// process does not report the end of the command, kills the supervisor process, too, and ends the wait.
     fn on_overdue(&mut self, now: BootTime) {
         let Some(killed) = self.killed else {
             let lost = now >= self.deadline.kill;
@@ -318,7 +326,7 @@ impl Supervisor {
             self.exit = Some(self.own_exit(killed.why));
             let _ = self.child.start_kill();
         } else {
-            // The first kill missed a process that was just changing its parent.
+            // The first kill may have missed a process that was just changing its parent.
             self.kill(killed.why);
         }
     }
@@ -333,7 +341,7 @@ impl Supervisor {
         self.command.kill(self.supervisor());
     }
 
-    /// Returns the exit that this process itself knows, if the supervisor process reports none.
+    /// Returns the exit as far as this process can determine it without a report from the supervisor process.
     fn own_exit(&self, why: EndedBy) -> Exit {
         let killed_at = self.killed.map_or_else(|| self.env.now(), |killed| killed.at);
         let by_itself = match self.ended_at {
@@ -353,7 +361,8 @@ impl Supervisor {
             if let Some(report) = wire::take(&mut self.inbox) {
                 return report.ok();
             }
-            // Reads without asking the runtime whether the socket is readable: its record may be out of date.
+            // Reads without asking the runtime whether the socket is readable, because the runtime may not
+            // have noticed the arrival yet.
             let mut bytes = [0; 4096];
             match rustix::net::recv(self.socket.as_ref()?, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),
@@ -365,9 +374,9 @@ impl Supervisor {
 
     fn post(&mut self, order: Order) {
         let line = wire::line(&order);
-        // This process cannot send orders to a supervisor process that no longer reads, or that would receive
-        // half a line. Such a supervisor process ends the command at the deadline that it knows, or at the
-        // end of the stream.
+        // If the supervisor process no longer reads, or the socket took only a part of the line, this process
+        // can send no more orders, and closes its side of the stream. The supervisor process ends the command
+        // at the end of the stream, or at the last deadline that it knows.
         if self
             .socket
             .as_ref()
@@ -377,8 +386,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the slack of the supervisor process. The lease ends later than the time to kill. The slack is
-    /// at most half of the time between these two.
+    /// Returns the time that the supervisor process has after [`Deadline::kill`] before this process kills
+    /// the command itself. With the deadlines of `crate::guard` that time ends before the lease does.
     fn slack(&self) -> Duration {
         (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }

@@ -16,26 +16,26 @@
 //!   or was asked to end by HUP, INT, QUIT or TERM. If the command ends by itself, processes that have left
 //!   its group are not touched.
 //! * If both this process and the supervisor process are killed with SIGKILL, nothing guards the command. If
-//!   both are stopped with SIGSTOP, the command runs until one of them continues, which then reports a lost
-//!   lease. If only the supervisor process is killed, processes that had left the group may still run, unless
-//!   the command had its own cgroup. If only the supervisor process is stopped, this does not happen: this
-//!   process kills everything that the command had started, and then the supervisor process, if it has not
-//!   acknowledged the last deadlines.
-//! * Without `/proc`, members of the group cannot be identified: after the group's leader has been reaped,
-//!   the id of the group is signalled if a process of the group exists at that moment. Without pidfds (Linux
-//!   before 5.3), the start time of a process identifies it.
+//!   both are stopped with SIGSTOP, the command runs until one of them continues. Then the lease is reported
+//!   as lost. If only the supervisor process is killed, processes that had left the group may still run,
+//!   unless the command had its own cgroup. If only the supervisor process is stopped, no process of the
+//!   command survives the lease: this process kills everything that the command had started, and then the
+//!   supervisor process.
+//! * Without `/proc`, the members of the group cannot be identified. This process then signals the id of the
+//!   group even if the group's leader has been reaped. By then another group may have that id. Without pidfds
+//!   (Linux before 5.3), the start time of a process identifies it.
 //! * Job control is best effort: see below.
 //!
 //! # Mechanism
 //!
 //! [`Supervisor::start`] runs this same binary as `quorate __supervisor`, in its own process group. So a
-//! Ctrl-C, or a signal to the group of this process, does not reach it. The supervisor process starts the
-//! command in another group, and listens on a socket for new deadlines. Deadlines are times of the boot
-//! clock, so a late message cannot extend one. The group gets SIGTERM at step-down, at
-//! [`Deadline::step_down`], or when the socket closes because this process has ended. It gets SIGKILL at
-//! [`Deadline::kill`]. The supervisor process acknowledges each deadline, and reads all messages that have
-//! arrived before it acts on a deadline. If the supervisor process has ended, or is silent until the last
-//! deadline that it has acknowledged, [`Supervisor::wait`] kills the group.
+//! Ctrl-C, or a signal to the group of this process, does not reach the supervisor process. The supervisor
+//! process starts the command in another group, and listens on a socket for new deadlines. Deadlines are
+//! times of the boot clock, so a message that arrives late cannot extend a deadline. The group gets SIGTERM
+//! at step-down, at [`Deadline::step_down`], or when the socket closes because this process has ended. It
+//! gets SIGKILL at [`Deadline::kill`]. The supervisor process acknowledges each deadline, and reads all
+//! messages that have arrived before it acts on a deadline. If the supervisor process has ended, or is silent
+//! until the last deadline that it has acknowledged, [`Supervisor::wait`] kills the group.
 //!
 //! The exit of the command counts as in time only if the supervisor process observed it before
 //! [`Deadline::kill`]. Otherwise the command may have run without the lease, which [`Exit::ended_by`] shows.
@@ -44,18 +44,18 @@
 //! ignored SIGCHLD and no blocked signals: [`main`] and the program reset these.
 //!
 //! The command may end by itself and leave other processes of its group behind (`sh -c 'sleep 1000 &'`). The
-//! supervisor process ends these, too, with SIGTERM and soon after with SIGKILL, because the lease is about
-//! to be released.
+//! supervisor process ends these other processes, too, with SIGTERM and soon after with SIGKILL, because the
+//! lease is about to be released.
 //!
 //! # The terminal
 //!
 //! The command gets the standard input and outputs of its specification, unchanged. With
-//! [`CommandSpec::job_control`], and started from a shell's prompt (not in a pipe), the command's group
-//! becomes the terminal's foreground group, so that Ctrl-C, Ctrl-\ and Ctrl-Z reach it. In a script or a
-//! pipe, where the foreground group has other members, the command gets the terminal only when it reads from
-//! it or sets it. If Ctrl-Z stops the command, this process stops as well, so that the shell shows its
-//! prompt; `fg` and `bg` continue both. A lease is not extended while this process is stopped. So a stop that
-//! lasts longer than the lease ends the command.
+//! [`CommandSpec::job_control`], if this process was started from a shell's prompt (not in a pipe), the
+//! command's group becomes the terminal's foreground group. So Ctrl-C, Ctrl-\ and Ctrl-Z reach the command.
+//! In a script or a pipe, where the foreground group has other members, the command gets the terminal only
+//! when it reads from the terminal or changes its settings. If Ctrl-Z stops the command, this process stops
+//! as well, so that the shell shows its prompt; `fg` and `bg` continue both. A lease is not extended while
+//! this process is stopped. So a stop that lasts longer than the lease ends the command.
 
 mod cgroup;
 mod children;

@@ -12,7 +12,7 @@ use std::{
 pub(super) struct Orders {
     socket: OwnedFd,
     inbox: Vec<u8>,
-    /// Set once the parent has ended, or has sent an invalid order.
+    /// Set once the parent has ended, has closed the connection, or has sent an invalid order.
     closed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Orders {
             while let Some(order) = wire::take(&mut self.inbox) {
                 match order {
                     Ok(order) => taken.push(Some(order)),
-                    // The order is invalid, whatever its intention. The deadlines remain as they were.
+                    // An invalid order ends the connection. The last deadlines stay in force.
                     Err(_) => self.closed = true,
                 }
             }

@@ -1,5 +1,5 @@
-//! The command as seen by the parent of the supervisor process. It is necessary if the supervisor process
-//! fails.
+//! The command as seen by the parent of the supervisor process. The parent uses this view if the supervisor
+//! process fails.
 
 use super::processes::{Pinned, Process, descendants, members, pin};
 use super::{Survivor, cgroup, processes};
@@ -22,8 +22,8 @@ impl CommandView {
     /// Returns the command that leads `group`, as a child of `supervisor`. Needs a tokio runtime with I/O.
     pub(super) fn new(group: Pid, supervisor: Pid) -> Self {
         let pinned = pin(group);
-        // The process is read after it was pinned. If it is a child of the supervisor process at this time,
-        // it is the command, and the pinned process is the same.
+        // The process id is read after it was pinned. If it now belongs to a child of the supervisor process,
+        // that child is the command, and the pidfd refers to the command.
         let leader = Process::read(group).filter(|command| command.is_child_of(supervisor));
         if leader.is_some() && pinned.is_none() {
             tracing::warn!(
@@ -72,7 +72,7 @@ impl CommandView {
         std::future::pending().await
     }
 
-    /// Returns whether the command itself has ended by now.
+    /// Returns whether the command itself has ended by now. Returns false if the command could not be read.
     pub(super) fn has_ended(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| !(leader.is_unreaped() && leader.still_runs()))
     }
@@ -128,8 +128,8 @@ impl CommandView {
     }
 }
 
-/// Kills a child of this process that is stopped and has not been reaped. A stopped process could not end by
-/// itself.
+/// Kills a child of this process, which has not been reaped, if the child is stopped. A stopped process could
+/// not end by itself.
 pub(super) fn kill_if_stopped(pid: Pid) -> io::Result<()> {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))?;
     if status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't'])) {

@@ -191,7 +191,8 @@ impl Watch {
     }
 
     /// Processes all events, and decides on the next step. Returns `None` if orders arrived in the meantime.
-    /// This process may have been stopped at any point, so its deadline may have been moved before it acts.
+    /// This process may have been stopped at any point. So it must read the orders that arrived meanwhile,
+    /// such as a later deadline, before it acts.
     fn look(&mut self) -> Option<(BootTime, Step)> {
         self.take_orders();
         while !self.guard.has_exited()

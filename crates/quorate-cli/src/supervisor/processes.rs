@@ -60,8 +60,8 @@ impl Process {
         !self.ended
     }
 
-    /// Returns whether the process has not ended, by reading its state again. Check [`Process::is_unreaped`]
-    /// as well.
+    /// Returns whether the process has not ended, by reading its state again. Also check
+    /// [`Process::is_unreaped`]: another process may have the process id by now.
     pub(super) fn still_runs(&self) -> bool {
         Self::find(self.pid).is_some_and(|now| now.runs())
     }
@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Sends a signal to this process, and never to another process that has its process id by now.
+    /// Sends a signal to this process, and never to another process to which the process id belongs by now.
     pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         let pinned = pin(self.pid);
         if !self.is_unreaped() {

@@ -51,8 +51,8 @@ impl ForwardedSignals {
 /// once, before another thread exists.
 pub(crate) fn reset() -> io::Result<()> {
     nix::sys::signal::SigSet::empty().thread_set_mask()?;
-    // The handler does nothing. With a handler, and unlike with "ignore", commands that this process starts
-    // get the default action.
+    // The handler does nothing. A command that this process starts would inherit an ignored SIGCHLD, but not
+    // a handler. So the command gets the default action.
     signal_hook::flag::register(CHLD, std::sync::Arc::default())?;
     Ok(())
 }
