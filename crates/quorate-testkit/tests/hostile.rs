@@ -12,7 +12,7 @@ use quorate::{
         Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime,
         Owner, PushSender, Record, Request, Resource, Session,
     },
-    quorum::{NodeState, Quorum, QuorumConfig},
+    quorum::{NodeState, Quorum, QuorumBuilder, QuorumConfig},
 };
 use quorate_redis::RedisNode;
 use quorate_testkit::hostile::{HostileServer, Hostility};
@@ -235,16 +235,33 @@ fn memory() -> u64 {
 
 /// Checks exclusion with one node that grants everything to every client. No client can distinguish this node
 /// from an honest node. With four honest nodes beside it, exclusion holds as long as the holder has the
-/// grants of three honest nodes. The holder gets these if all nodes answer its round.
+/// grants of three honest nodes. The holder gets these in a round that asks all nodes. After a round that asks a
+/// majority first, the holder gets them once the lease has been extended to all nodes.
 #[tokio::test]
 async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
+    for asks_all in [true, false] {
+        no_second_holder_beside_three_honest_nodes(asks_all).await;
+    }
+}
+
+async fn no_second_holder_beside_three_honest_nodes(asks_all: bool) {
     let server = HostileServer::start(Hostility::Liar).unwrap();
     let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
-    let (a, b) = (worker(&honest, &server), worker(&honest, &server));
+    let [a, b] = [(); 2].map(|()| builder(&honest, &server).ask_all_nodes(asks_all).build().unwrap());
     for worker in [&a, &b] {
         soon(all_trusted(worker)).await;
     }
     let lease = acquire(&a).await;
+    let on_honest_nodes = async {
+        loop {
+            let seen = a.inspect(lease.resource()).await.unwrap();
+            if seen.named.iter().any(|(owner, nodes)| owner == lease.owner() && *nodes >= honest.len()) {
+                return;
+            }
+            a.env().sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon(on_honest_nodes).await;
     for _ in 0..5 {
         let tried = soon(b.lock("r").ttl(TTL).try_acquire()).await;
         assert!(!matches!(tried, Ok(TryAcquire::Acquired(_))), "two holders");
@@ -252,6 +269,9 @@ async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     assert!(lease.fencing_token().is_ok());
     assert!(server.batches() > 0, "the liar was asked");
     soon(lease.release()).await.unwrap();
+    for worker in [a, b] {
+        soon(worker.close()).await;
+    }
 }
 
 /// Returns one request for each script of the Redis node.
@@ -413,8 +433,12 @@ async fn all_trusted(quorum: &Quorum) {
 }
 
 fn worker(honest: &[Switched], liar: &HostileServer) -> Quorum {
+    builder(honest, liar).build().unwrap()
+}
+
+fn builder(honest: &[Switched], liar: &HostileServer) -> QuorumBuilder {
     let liar = RedisNode::parse(&liar.url(PASSWORD)).unwrap();
-    Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true).build().unwrap()
+    Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true)
 }
 
 /// A memory node behind a connection that can be cut.
