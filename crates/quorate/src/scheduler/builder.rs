@@ -27,11 +27,12 @@ use tokio_util::sync::CancellationToken;
 /// The capacity of the channel of requests to the leader.
 const PENDING_REQUESTS_MAX: usize = 64;
 
-/// Plans and runs the periodic jobs of a group, on the copy that leads, or for each run on one worker
-/// ([`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker)).
+/// Plans and runs the periodic jobs of a group. The leader plans all runs. It executes a run itself, or lets
+/// any worker of the group take the run ([`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker)).
 ///
-/// An election and a scheduler of one group share one leadership; they do not compete. To do other work as the leader too,
-/// give the election to [`Scheduler::on`], and call [`Scheduler::lead`] from its work.
+/// A scheduler and an [`Election`] of one group campaign for the same leadership. To do other work as the
+/// leader too, use one election for both: give it to [`Scheduler::on`], and call [`Scheduler::lead`] from its
+/// work.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     election: Election,
@@ -52,21 +53,23 @@ impl Scheduler {
         Self { election: election.clone(), jobs: Vec::new(), max_running: None, registry: Arc::default() }
     }
 
-    /// Sets the TTL of the lease of the leader: see [`Election::ttl`]. It is the longest time for which a crashed leader blocks
-    /// the other copies.
+    /// Sets the TTL of the lease of the leader: see [`Election::ttl`]. It is the longest time for which a
+    /// crashed leader blocks the other workers.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.election = self.election.ttl(ttl);
         self
     }
 
-    /// Sets the time within which runs must end after a step-down or a cancellation: see [`Election::step_down_grace`].
+    /// Sets the time within which runs must end after a step-down or a cancellation: see
+    /// [`Election::step_down_grace`].
     pub fn step_down_grace(mut self, grace: Duration) -> Self {
         self.election = self.election.step_down_grace(grace);
         self
     }
 
-    /// Leads only while `heartbeat` beats: see [`Election::renew_while_beating`]. Beat from the task that polls
-    /// [`SchedulerRun::until`], each time that it is polled, so that a blocked scheduler ends its term:
+    /// Leads only while `heartbeat` beats: see [`Election::renew_while_beating`]. Call [`Heartbeat::beat`] in
+    /// the task that polls [`SchedulerRun::until`], each time that this task is polled. If the scheduler
+    /// blocks that task, its term ends:
     ///
     /// ```
     /// # use quorate::{election::ElectionError, lease::Heartbeat, quorum::Quorum};
@@ -99,8 +102,10 @@ impl Scheduler {
         self
     }
 
-    /// Sets the maximal number of concurrent runs of all jobs. Further ticks wait, in order of priority and then of time. A
-    /// tick that waits for longer than its misfire window is misfired. Default no limit.
+    /// Sets how many runs of all jobs a worker executes at once. The runs that a worker executes as the
+    /// leader, and the open runs that it takes, are counted separately. Further runs wait, in order of
+    /// priority and then of time. A tick that waits for longer than its misfire window is skipped. Default no
+    /// limit.
     pub fn max_running(mut self, limit: usize) -> Self {
         self.max_running = Some(limit);
         self
@@ -119,31 +124,32 @@ impl Scheduler {
         &self.election
     }
 
-    /// Returns the jobs that were given to the builder. [`SchedulerHandle::jobs`] returns the present ones.
+    /// Returns the jobs that were given to the builder. [`SchedulerHandle::jobs`] returns the present jobs.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// Returns a handle that changes the jobs while they run. Call it when the builder has all jobs.
+    /// Returns a handle that changes the jobs while they run. Call it after all jobs were added:
+    /// [`Scheduler::job`] does not affect a handle that was made before.
     pub fn handle(&self) -> SchedulerHandle {
         SchedulerHandle { registry: self.registry().clone() }
     }
 
-    /// Campaigns, and runs the jobs while it leads. Nothing happens until the result is awaited, by itself or with
-    /// [`SchedulerRun::until`].
+    /// Returns a value that, once it is awaited, campaigns, and runs the jobs while this worker leads. Await
+    /// it directly, or use [`SchedulerRun::until`].
     pub fn run(&self) -> SchedulerRun {
         SchedulerRun { scheduler: self.clone() }
     }
 
-    /// Runs the jobs under a term that the caller holds, until the term steps down or the scheduler is drained, and every run
-    /// has ended.
+    /// Runs the jobs under a term that the caller holds. Returns once the term has stepped down or the
+    /// scheduler is drained, and every run has ended.
     ///
     /// # Errors
-    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss of the term, is not
-    /// an error.
+    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss
+    /// of the term, is not an error.
     ///
     /// # Cancel safety
-    /// Dropping it drops the active runs. Their ticks stay recorded as started and not ended.
+    /// Dropping the future drops the active runs. Their ticks stay recorded as started and not ended.
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
         let _in_use = self.registry().enter();
@@ -163,8 +169,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Takes and executes runs that are open to workers, until `stop` is cancelled or the scheduler is drained. The
-    /// task ends once the runs that it executes have ended.
+    /// Starts the task that takes and executes open runs, until `stop` is cancelled or the scheduler is
+    /// drained. The task ends once the runs that it executes have ended.
     fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
         let taking = Taking {
@@ -194,8 +200,8 @@ impl Scheduler {
 
 /// A scheduler that is ready to run, made by [`Scheduler::run`].
 ///
-/// Await it to run until the scheduler is [drained](SchedulerHandle::drain), or use [`SchedulerRun::until`] to end it at a
-/// shutdown:
+/// Await it to run until the scheduler is [drained](SchedulerHandle::drain), or use [`SchedulerRun::until`]
+/// to end it at a shutdown:
 ///
 /// ```
 /// # use quorate::{ElectionError, Scheduler, scheduler::ScheduleError};
@@ -212,8 +218,8 @@ pub struct SchedulerRun {
     scheduler: Scheduler,
 }
 
-/// Runs without a shutdown of its own: see [`SchedulerRun::until`]. It ends when the scheduler is
-/// [drained](SchedulerHandle::drain), or with an error.
+/// Runs until the scheduler is [drained](SchedulerHandle::drain), or until an error. [`SchedulerRun::until`]
+/// also ends at a shutdown.
 impl IntoFuture for SchedulerRun {
     type Output = Result<(), ElectionError<ScheduleError>>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
@@ -224,15 +230,15 @@ impl IntoFuture for SchedulerRun {
 }
 
 impl SchedulerRun {
-    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` completes or the scheduler is
-    /// [drained](SchedulerHandle::drain). The output of `shutdown` may be of any type, such as that of
-    /// `tokio::signal::ctrl_c()`.
+    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` completes or the
+    /// scheduler is [drained](SchedulerHandle::drain). The output of `shutdown` may be of any type, such as
+    /// that of `tokio::signal::ctrl_c()`.
     ///
     /// # Errors
-    /// [`ElectionError`]. The error of the work is a [`ScheduleError`].
+    /// [`ElectionError`]. [`ElectionError::Work`] contains a [`ScheduleError`].
     ///
     /// # Cancel safety
-    /// Dropping it drops the active runs, then releases the lease.
+    /// Dropping the future drops the active runs, then releases the lease.
     pub async fn until<S>(self, shutdown: S) -> Result<(), ElectionError<ScheduleError>>
     where
         S: Future + Send,
@@ -247,7 +253,8 @@ impl SchedulerRun {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        // This worker takes open runs and refreshes its jobs also while it does not lead.
+        // This worker takes open runs, and refreshes the retention of its jobs' data, even while it does not
+        // lead.
         let stop = CancellationToken::new();
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);

@@ -73,9 +73,9 @@ fn check_one(job: &Job) -> Result<(), ScheduleError> {
 
 /// Returns the shortest misfire window that a job may have.
 ///
-/// A window shorter than the gap between two ticks may be over before the next tick. An outage would then lose ticks of
-/// the job. If ticks are far apart, for example a day, a minute suffices, because the user may not want a run that is
-/// later than that.
+/// If the window is shorter than the gap between two ticks, the latest missed tick may be older than the
+/// window when an outage ends. The job then gets no catch-up run. If ticks are far apart, for example a day,
+/// a window of a minute suffices, because the user may not want a later run.
 fn least_window(gap: Duration) -> Duration {
     gap.min(Duration::from_secs(60))
 }

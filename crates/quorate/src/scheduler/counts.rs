@@ -8,7 +8,8 @@ use std::{
 /// The number of buckets between a duration and twice that duration.
 const PARTS: u32 = 8;
 
-/// The counts of ticks on this worker, by outcome, since the scheduler was made.
+/// The counts of ticks by outcome, since the scheduler was made. A worker counts the ticks that end while it
+/// leads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(Arc<Mutex<All>>);
 
@@ -19,31 +20,34 @@ struct All {
     not_written: u64,
 }
 
-/// The outcomes of the ticks of all jobs on this worker: see
+/// The outcomes of the ticks of all jobs that ended while this worker led: see
 /// [`SchedulerHandle::counts`](crate::scheduler::SchedulerHandle::counts).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RunCounts {
     /// The counts of each present job. The counts of a removed job are dropped.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
-    /// The lateness of all jobs: the time between a tick with its jitter and the start of its run, for ticks that were
-    /// planned in time.
+    /// The lateness of all jobs: the time from the moment at which a run is due (the tick, delayed by its
+    /// jitter) to the start of the run. It is counted for the runs that this worker executed, if their ticks
+    /// were planned in time.
     pub lateness: Lateness,
-    /// The number of history entries that were lost, because no majority could be reached and the queue was full.
+    /// The number of history entries that were lost, because no majority could be reached and the queue was
+    /// full.
     pub not_written: u64,
 }
 
-/// The outcomes of the ticks of one job on this worker. A span of skipped ticks counts as one.
+/// The outcomes of the ticks of one job that ended while this worker led. A span of skipped ticks counts as
+/// one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct JobCounts {
     /// The number of ticks by outcome.
     pub ends: BTreeMap<RunOutcome, u64>,
-    /// The lateness of its runs.
+    /// The lateness of the job's runs that this worker executed.
     pub lateness: Lateness,
 }
 
-/// A distribution of durations, with a resolution of an eighth of each value.
+/// A distribution of durations. Each duration is stored with an error of at most an eighth of its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     buckets: BTreeMap<u32, u64>,
@@ -62,8 +66,8 @@ impl Lateness {
         self.max
     }
 
-    /// Returns the quantile `part`, between 0 and 1: a duration that is not shorter than this share of the durations.
-    /// The result is too large by at most an eighth. It is zero if there are no durations.
+    /// Returns the quantile `part`, between 0 and 1: a duration that is not shorter than this share of the
+    /// durations. The result is too large by at most an eighth. It is zero if there are no durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut below = 0;
         let target = part.clamp(0.0, 1.0) * self.count as f64;
@@ -83,7 +87,8 @@ impl Lateness {
     }
 }
 
-/// Returns the bucket of a duration. There are eight buckets between a number of microseconds and twice that number.
+/// Returns the bucket of a duration. There are eight buckets between a number of microseconds and twice that
+/// number.
 fn bucket(time: Duration) -> u32 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2();
@@ -111,7 +116,8 @@ impl Counts {
         all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
     }
 
-    /// Drops the counts of all jobs that are not in `jobs`. Without this, the counts of removed jobs would accumulate.
+    /// Drops the counts of all jobs that are not in `jobs`. Without this, the counts of removed jobs would
+    /// accumulate.
     pub(super) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
         self.all().jobs.retain(|job, _| jobs.contains_key(job));
     }

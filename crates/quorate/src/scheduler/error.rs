@@ -1,7 +1,8 @@
 use crate::config::SettingError;
 use std::{sync::Arc, time::Duration};
 
-/// The maximal number of ticks that a group's ledger keeps. A new leader reads the whole ledger, a page at a time.
+/// The maximal number of ticks that a group's ledger keeps. It limits the time of a takeover, because a new
+/// leader reads the whole ledger.
 pub(super) const TICKS_MAX: u128 = 200_000;
 
 /// The reason why jobs cannot be run.

@@ -3,10 +3,12 @@ use crate::scheduler::{
 };
 use std::sync::Arc;
 
-/// Changes the jobs of a scheduler while it runs: made by [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
+/// Changes the jobs of a scheduler while it runs: made by
+/// [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
 ///
-/// It works on a leader and on any other worker. A change holds for this worker only, so make it on every copy, for example
-/// with [`SchedulerHandle::set_jobs`] from a file that all copies have. Clones share the jobs.
+/// It works on the leader and on any other worker. A change applies to this worker only. So make it on every
+/// worker, for example with [`SchedulerHandle::set_jobs`] from a file that all workers have. Clones share the
+/// jobs.
 ///
 /// ```
 /// use quorate::{Job, Scheduler, scheduler::{ScheduleError, every}};
@@ -26,7 +28,7 @@ pub struct SchedulerHandle {
 }
 
 impl SchedulerHandle {
-    /// Adds a job. If the ledger of the group does not know it, its ticks count from now on.
+    /// Adds a job. If the group's ledger does not contain the job, its ticks count from now on.
     ///
     /// # Errors
     /// [`ScheduleError`] if the job cannot be run, or if there is a job of this name. Then nothing changes.
@@ -41,17 +43,18 @@ impl SchedulerHandle {
         })
     }
 
-    /// Removes a job, and returns whether there was one. No further run of the job starts, and active runs continue to
-    /// their end. The leader removes the job's row and state from its ledger, so that a job of that name that is added
-    /// later starts as a new one. The history is kept for
+    /// Removes a job. Returns whether there was a job of this name. No further run of the job starts, and
+    /// active runs continue to their end. The leader removes the job's row and state from its ledger, so that
+    /// a job of that name that is added later starts as a new one. The history is kept for
     /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.registry.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()
     }
 
-    /// Replaces all jobs. A job that has not changed continues. If only its rules or its handler differ, they hold from
-    /// the next run on. If its schedule differs, its ticks count from now on.
+    /// Replaces all jobs. A job that has not changed continues. If the schedule or the placement of a job
+    /// differs, its ticks count from now on. A change of its other rules, or of its handler, applies from the
+    /// next run on.
     ///
     /// # Errors
     /// [`ScheduleError`] if a job cannot be run. Then nothing changes.
@@ -68,18 +71,20 @@ impl SchedulerHandle {
         self.registry.jobs().values().map(|job| Job::clone(job)).collect()
     }
 
-    /// Starts no further run, waits until the active runs or the term have ended, and resigns. When it returns,
-    /// [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this worker does not lead. The
-    /// next leader runs the ticks that waited. A drained scheduler cannot be started again: make a new one.
+    /// Starts no further run, waits until the active runs or the term have ended, and resigns. When this call
+    /// returns, [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this
+    /// worker does not lead. The next leader runs the ticks that waited. A drained scheduler cannot be
+    /// started again: make a new one.
     ///
     /// # Cancel safety
-    /// Dropping it does not stop the draining. Call it again to wait for the end.
+    /// Dropping the future does not stop the draining. Call `drain` again to wait for its end.
     pub async fn drain(&self) {
         self.registry.drain();
         self.registry.unused().await;
     }
 
-    /// Returns the number of ticks of the present jobs on this worker since the scheduler was made, by outcome.
+    /// Returns the number of ticks of the present jobs by outcome, since the scheduler was made. A worker
+    /// counts the ticks that end while it leads.
     pub fn counts(&self) -> RunCounts {
         self.registry.snapshot_counts()
     }

@@ -11,7 +11,7 @@ const HISTORY: usize = 100;
 
 /// A periodic job: a name, a schedule, rules, and a handler.
 ///
-/// By default the handler runs on the leader only, and never beside itself.
+/// By default, only the leader runs the handler, and never two runs of the job at once.
 #[derive(Clone)]
 pub struct Job {
     pub(super) name: Arc<str>,
@@ -34,8 +34,8 @@ pub struct Job {
 pub(super) type Handler = Arc<dyn Fn(RunContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 impl Job {
-    /// Creates the job called `name` with a schedule. The name keys its ticks in the ledger: keep it between versions, and
-    /// never use it for another job.
+    /// Creates the job called `name` with a schedule. The ledger stores the job's ticks under this name. So
+    /// keep the name between versions, and never use it for another job.
     pub fn new<H, F, E>(name: &str, schedule: impl Into<Schedule>, handler: H) -> Self
     where
         H: Fn(RunContext) -> F + Send + Sync + 'static,
@@ -64,14 +64,15 @@ impl Job {
         }
     }
 
-    /// Sets the rule for ticks that were not planned in time. Default [`Misfire::default_for`] the schedule.
+    /// Sets the rule for ticks that were not planned in time. The default is [`Misfire::default_for`] the
+    /// job's schedule.
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
         self
     }
 
-    /// Sets whether a run is repeated that was started and whose end is not recorded. Default at least once. A handler
-    /// that returns an error has ended: the run is recorded as failed, and not repeated.
+    /// Sets whether a run is repeated if its start is recorded and its end is not. Default at least once. If
+    /// the handler returns an error, the run has ended: it is recorded as failed, and not repeated.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
@@ -83,28 +84,29 @@ impl Job {
         self
     }
 
-    /// Sets the workers that may run its ticks. Default the leader.
+    /// Sets the workers that may run the job's ticks. Default the leader.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Delays the run of each tick by a time that is uniform over `[0, max)`, and the same on every replica for one tick. The
-    /// time of the tick does not change; lateness counts from the delayed time. `max` must not be longer than the shortest
-    /// gap between two ticks. Default none.
+    /// Delays the run of each tick by a pseudo-random time, uniform over `[0, max)`. Every worker computes
+    /// the same delay for a tick. The time of the tick does not change, but lateness counts from the delayed
+    /// time. `max` must not be longer than the shortest gap between two ticks. Default none.
     pub fn jitter(mut self, max: Duration) -> Self {
         self.jitter = max;
         self
     }
 
-    /// Sets the time limit of one attempt. An attempt that takes longer is cancelled, counts as failed, and is dropped
-    /// after the step-down grace. Default no limit.
+    /// Sets the time limit of one attempt. An attempt that takes longer is cancelled, and is dropped if it
+    /// has not returned after the step-down grace. It counts as an attempt that failed. Default no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets how often a run that fails or times out is attempted, within one run and one term. Default one attempt.
+    /// Sets how often a run that fails or times out is attempted. A run that is executed again, after an
+    /// interruption or a loss, counts its attempts from 1. Default one attempt.
     pub fn retries(mut self, retries: Retry) -> Self {
         self.retries = retries;
         self
@@ -116,15 +118,16 @@ impl Job {
         self
     }
 
-    /// Sets the number of the newest history entries that are kept. Until the next pruning, the history may have up to
-    /// twice as many. Default 100.
+    /// Sets the number of the newest history entries that are kept. Until the next pruning, the history may
+    /// have up to twice as many. Default 100.
     pub fn history(mut self, entries: usize) -> Self {
         self.history = entries;
         self
     }
 
-    /// Keeps the last `bytes` of the output of a run ([`RunContext::set_output`]) in the history. Any worker and any client of
-    /// the nodes can read it there, so it should not hold secrets. Default 0, at most 4,096.
+    /// Keeps the last `bytes` of the output of a run ([`RunContext::set_output`]) in the history. Any worker
+    /// and any client of the nodes can read it there, so it should not hold secrets. Default 0, at most
+    /// 4,096.
     pub fn keep_output(mut self, bytes: usize) -> Self {
         self.keep_output = bytes;
         self

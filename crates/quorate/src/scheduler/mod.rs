@@ -1,4 +1,5 @@
-//! Runs periodic jobs: each tick of a job's schedule runs on one worker of a group, with retries, catch-up runs and a history.
+//! Runs periodic jobs. Each time that a job is due, one worker of a group runs it, with retries, catch-up
+//! runs and a history.
 //!
 //! ```
 //! use quorate::{Cron, Job, Quorum, Scheduler, scheduler::{Misfire, Retry}};
@@ -16,10 +17,12 @@
 //! # }
 //! ```
 //!
-//! A *tick* is the instant at which a job is due. A *run* is the execution of a tick, or of a request. The leader of the
-//! group plans every tick. It executes the run itself, or lets any worker of the group take it ([`Placement`]).
+//! A *tick* is the instant at which a job is due. A *run* is the execution of a tick, or of a request
+//! ([`Jobs`]). The leader of the group plans every tick. It executes the run itself, or opens the run to all
+//! workers of the group, one of which takes it ([`Placement`]).
 //!
-//! * [`Scheduler`], [`Job`]: the jobs of a group, and their rules. [`SchedulerHandle`] changes the jobs while they run.
+//! * [`Scheduler`], [`Job`]: the jobs of a group, and their rules. [`SchedulerHandle`] changes the jobs while
+//!   they run.
 //! * [`Cron`], [`every`], [`delay`], [`at`], or a [`Timetable`]: the [`Schedule`] of a job.
 //! * [`Misfire`], [`Overlap`], [`Delivery`], [`Placement`], [`Retry`]: the rules of a job.
 //! * [`RunContext`]: the argument of a handler.
@@ -27,75 +30,86 @@
 //!
 //! # Not guaranteed
 //!
-//! * *One run at a time, without a fencing token.* A worker that is paused between its last check of its lease and the start
-//!   of the handler starts late. The sink must compare the fencing token ([`RunContext::fencing_token`]).
-//! * *Exactly once.* Under [`Delivery::AtMostOnce`] a run that was started and did not record its end is *lost*, even
-//!   if no handler has started. Under [`Delivery::AtLeastOnce`] a run may be repeated after it is done, if a node has
-//!   lost its memory.
-//! * *Punctuality.* Ticks follow the clock of the quorum ([`Quorum::wall`](crate::quorum::Quorum::wall)), the median of
-//!   the nodes' wall clocks. The wall clock of the leader does not matter, but the clocks of a majority of the nodes
-//!   may step. If they step forward, the ticks in between are missed, and the [`Misfire`] rule decides whether they
-//!   run. If they step back, no tick is repeated, because the planner stores the time up to which it has planned, but
-//!   the next tick is delayed.
-//! * *Equal time zone tables.* The IANA tables are compiled in ([`Zone::tables_version`]). Workers with different tables may
-//!   see one tick at two instants in the weeks around a change of the law.
-//! * *Progress without a leader.* While there is no leader, no further run is opened. Workers only execute the runs
-//!   that are already open.
-//! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the last entries.
-//!   The next leader writes the lost entries again from the records of the ticks. These have the outcome and the
-//!   duration, but not the start time and the number of attempts. Lost entries of requested runs are not written again.
-//!   A history is lost if a majority of its nodes loses it.
-//! * *A state that matches its run.* The state ([`RunContext::set_state`]) is written just before *done*. A run that is
-//!   repeated may find the state that it has written itself.
+//! * *One run at a time, without a fencing token.* If a worker is paused between its last check of its lease
+//!   and the start of the handler, the handler starts late, when another worker may already run it. So the
+//!   store to which the handler writes must refuse older fencing tokens ([`RunContext::fencing_token`]).
+//! * *Exactly once.* Under [`Delivery::AtMostOnce`], a run with a recorded start and no recorded end is
+//!   *lost*, even if its handler never started. Under [`Delivery::AtLeastOnce`], a run may be repeated after
+//!   it is done, if a node has lost its memory.
+//! * *Punctuality.* Ticks follow the clock of the quorum ([`Quorum::wall`](crate::quorum::Quorum::wall)), the
+//!   median of the nodes' wall clocks. The wall clock of the leader does not matter. If the clocks of a
+//!   majority of the nodes step forward, the ticks in between are missed, and the [`Misfire`] rule decides
+//!   whether they run. If those clocks step back, the next tick is delayed. No tick is repeated, because the
+//!   leader remembers the time up to which it has planned.
+//! * *Equal time zone tables.* The IANA tables are compiled in ([`Zone::tables_version`]). Workers with
+//!   different tables may compute different instants for one tick, in the weeks around a change of a zone's
+//!   rules.
+//! * *Progress without a leader.* While there is no leader, no further run is opened. Workers only execute
+//!   the runs that are already open.
+//! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the
+//!   last entries. The next leader writes the lost entries again from the records of the ticks. The records
+//!   have the outcome and the duration, but not the start time and the number of attempts. Lost entries of
+//!   requested runs are not written again. A history is lost if a majority of its nodes loses it.
+//! * *A state that matches its run.* The leader stores the state ([`RunContext::set_state`]) just before it
+//!   records that the run is done. If the leader crashes in between, the run is repeated, and may find the
+//!   state that its first execution set.
 //!
 //! # Outcomes
 //!
-//! Each tick has one of the outcomes of [`RunOutcome`], with a reason, in the history of its job ([`HistoryEntry`]). It is
-//! also logged as one event (target `quorate::scheduler::tick`, with fields that `tracing-opentelemetry` counts), and counted
-//! in this process ([`SchedulerHandle::counts`]). Ticks that are skipped together are one entry.
+//! Each tick has one of the outcomes of [`RunOutcome`], with a reason, in the history of its job
+//! ([`HistoryEntry`]). The outcome is also logged as one event (target `quorate::scheduler::tick`), and
+//! counted in the leader's process ([`SchedulerHandle::counts`]). Ticks that are skipped together get one
+//! entry.
 //!
 //! | outcome | cause | repeated? |
 //! | --- | --- | --- |
 //! | done | the handler returned `Ok` | no |
 //! | failed, timed-out | the last attempt failed or timed out ([`Job::retries`], [`Job::timeout`]) | no |
-//! | cancelled | on request, or for a later tick ([`Overlap::CancelOld`]) | no |
+//! | cancelled | on request, for a later tick ([`Overlap::CancelOld`]), or because the job was removed before the run started | no |
 //! | cancelled | at a step-down | at-least-once: by the next leader, with an entry of its own |
 //! | skipped-overlap | an earlier run was active, or a later tick replaces this one ([`Overlap`]) | no |
-//! | skipped-misfire | the tick was not planned in time ([`Misfire`]) | no |
+//! | skipped-misfire | the tick was not run in time ([`Misfire`]), or the job's schedule or placement changed while it waited | no |
 //! | skipped-paused | the job was paused; one entry, when the job is resumed | no |
 //! | lost | at-most-once: the run was or may have been started, and its end is not recorded | no |
 //!
-//! A run is unfinished if, when a leader begins, it is recorded as started and not as ended. An unfinished
-//! at-least-once run is repeated, however late and under every misfire rule. An unfinished at-most-once run is lost.
-//! The ledger keeps such records for a day more than others, or for as long as the longest [`Job::timeout`] with its
-//! [`Job::retries`] allows. It keeps them for at most some 1,000,000 ticks of all jobs. A run that was active for
-//! longer is not repeated.
+//! When a leader begins, a run is *unfinished* if the ledger has its start and not its end. An unfinished
+//! at-least-once run is repeated, however late it is and under every misfire rule. An unfinished at-most-once
+//! run is lost. The ledger keeps the record of an unfinished run for a day longer than other records. If the
+//! longest [`Job::timeout`] with its [`Job::retries`] allows a longer run, the additional time is as long as
+//! that run. The additional time is shorter if all jobs together have more than 1,000,000 ticks within it. An
+//! unfinished run whose record is no longer kept is not repeated.
 //!
 //! # Pauses and requests
 //!
-//! * While a job is paused, its history gets no entries. A pause also drops waiting ticks, and an at-least-once tick that was
-//!   interrupted before.
-//! * A request of [`Jobs`] is carried out once, by its id. The runs of a request are never skipped by the overlap rule.
-//!   They alternate with the ticks of the schedule, and run one after another.
-//! * If the schedule of a job changes, the rest of a back-fill is dropped. If the job is removed, all its runs that
-//!   have not started are dropped. A request for a job that the present leader does not have waits for a leader that
-//!   has the job. It is dropped, without a report, when the ledger has pruned the time of the request.
-//! * The row of a job stores the ids of the last eight pauses and resumptions. If an earlier request is sent again, it
-//!   is carried out again. A cancellation is recorded only for runs that workers execute.
+//! * The ticks of a pause get one entry together, when the job is resumed. A pause also skips the ticks that
+//!   wait, and an at-least-once tick that was interrupted before; each of them gets an entry at once.
+//! * Each request of [`Jobs`] has an id. A leader that receives a request again recognizes it by this id, so
+//!   it is carried out once. The overlap rule never skips the runs of a request. Requested runs alternate
+//!   with the ticks of the schedule, and run one after another.
+//! * If the next leader has another schedule for a job, the requested runs that have not ended are dropped,
+//!   without entries in the history. If the job is removed, all its runs that have not started are dropped.
+//!   If a later leader does not have the job of an accepted request, the request waits for a leader that has
+//!   the job. The request is dropped, without an entry in the history, once the ledger has pruned the time of
+//!   the request.
+//! * The ledger stores, in the row of a job, the ids of the last eight pauses and resumptions. If a pause or
+//!   a resumption from before these eight is sent again, it is carried out again. The row does not store the
+//!   ids of cancellations.
 //!
 //! # Changed and removed jobs
 //!
-//! The ledger stores the schedule of each job. A leader with another schedule or [`Placement`] counts the ticks of the
-//! job from that moment: it runs no catch-up for earlier ticks, and repeats no recorded one. Unfinished runs of the old
-//! schedule are still executed. If leaders of an old and a new version alternate, each change of the leader counts as
-//! such a change. Other rules, and the handler, apply from the next run on.
+//! The ledger stores the schedule of each job. If a leader has another schedule or [`Placement`] for the job,
+//! the job's ticks count from the moment at which this leader begins. It runs no catch-up for earlier ticks,
+//! and repeats no recorded tick. Unfinished runs of the old schedule are still executed. If leaders of an old
+//! and a new version alternate, each change of the leader changes the schedule again. A change of another
+//! rule, or of the handler, applies from the next run on.
 //!
 //! The nodes keep the data of a job for
-//! [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30 days) after the last worker
-//! with the job has stopped. So a rolling restart, or two versions at the same time, lose no data. If a leader removes
-//! a job ([`SchedulerHandle::remove`]), the job's row and state end at once. A job of that name that is added later
-//! starts as a new one. The history is kept, and continues if the job is added again. `docs/design/bounds.md` lists the
-//! sizes. `docs/design/scheduler.md` describes the protocol, its rules, and how a search checks each rule.
+//! [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) (30 days) after the last
+//! worker with the job has stopped. So a rolling restart, or two versions at the same time, lose no data. If
+//! a leader removes a job ([`SchedulerHandle::remove`]), the job's row and state end at once. A job of that
+//! name that is added later starts as a new one. The history is kept, and continues if the job is added
+//! again. `docs/design/bounds.md` lists the sizes. `docs/design/scheduler.md` describes the protocol, its
+//! rules, and how a search checks each rule.
 
 mod builder;
 mod check;

@@ -11,13 +11,15 @@ use tokio::sync::watch;
 /// The jobs of a scheduler at one time, by name.
 pub(in crate::scheduler) type JobMap = Arc<BTreeMap<Arc<str>, Arc<Job>>>;
 
-/// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share it.
+/// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share
+/// it.
 #[derive(Clone, Debug)]
 pub(super) struct JobRegistry(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// A change replaces the map, so that a reader copies nothing: workers and the leader read it at each turn.
+    /// The present jobs. A change replaces the whole map, so that readers only clone the `Arc`. The event
+    /// loops of the leader and the worker read the map often.
     jobs: Mutex<JobMap>,
     /// The number of changes of the jobs.
     version: watch::Sender<u64>,
@@ -27,7 +29,7 @@ struct Inner {
     /// The number of active calls of `until` and `lead`.
     users: watch::Sender<usize>,
     counts: Counts,
-    /// Held by the task that refreshes the retention of the jobs.
+    /// A lock for the task that refreshes the retention of the jobs' data: only one task does so at a time.
     vouching: tokio::sync::Mutex<()>,
 }
 
@@ -93,8 +95,8 @@ impl JobRegistry {
         *self.0.phase.borrow()
     }
 
-    /// Begins to drain: from now on no further run starts. A worker that does not lead runs nothing, so it is drained
-    /// at once.
+    /// Begins to drain: from now on no further run starts. A worker that does not lead plans no runs, so it
+    /// is drained at once. Its task `take_runs` still waits for the runs that it has taken.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
@@ -151,13 +153,13 @@ impl JobRegistry {
         self.0.counts.snapshot()
     }
 
-    /// Returns the lock of the task that refreshes the retention of the jobs.
+    /// Returns the lock for the task that refreshes the retention of the jobs' data.
     pub(super) fn vouching(&self) -> &tokio::sync::Mutex<()> {
         &self.0.vouching
     }
 
-    /// Locks the number of leads. The phase is read and changed under this lock, because the end of the last lead ends the
-    /// draining.
+    /// Locks the number of leads. The phase is read and changed under this lock, because the end of the last
+    /// lead ends the draining.
     fn leads(&self) -> MutexGuard<'_, usize> {
         self.0.leads.lock().unwrap_or_else(PoisonError::into_inner)
     }

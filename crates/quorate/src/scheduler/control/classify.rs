@@ -1,5 +1,6 @@
-//! Decides what to do with the requests in an inbox. The decisions depend only on the records on the nodes, on the
-//! earlier decisions of this leader, and on the time.
+//! Decides what to do with the requests in a group's inbox: the part of its ledger to which callers write
+//! requests for the leader. The decisions depend only on the records on the nodes, on the earlier decisions
+//! of this leader, and on the time.
 
 use crate::{
     env::WallTime,
@@ -19,10 +20,11 @@ use std::{
 
 /// The time for which requests and answers stay in the inbox.
 pub(super) const KEPT: Duration = Duration::from_secs(3600);
-/// The shortest time between two writes of one answer. The answer is written again because a write may miss a node, for
-/// example one without free memory.
+/// The shortest time between two writes of one answer. The answer is written again because a write may miss a
+/// node, for example one without free memory.
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
-/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of its answer.
+/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of
+/// its answer.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
 
 /// Returns the record of a request.
@@ -31,7 +33,7 @@ pub(super) fn request_record(request: &JobRequest) -> Record {
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: false, value }
 }
 
-/// Returns the record of an answer, which replaces that of the request.
+/// Returns the record of an answer, which replaces the record of the request.
 pub(super) fn answer_record(request: &JobRequest, answer: &JobResponse) -> Record {
     let value = serde_json::to_string(answer).unwrap_or_default().into();
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: true, value }
@@ -45,8 +47,8 @@ fn too_late(request: &JobRequest) -> JobResponse {
     JobResponse::Refused { why: why.into() }
 }
 
-/// Returns the answer to a request that has expired, as the group's ledger shows it. An earlier leader may have carried
-/// the request out and ended before it answered.
+/// Returns the answer to a request that has expired. An earlier leader may have carried the request out and
+/// ended before it answered. The group's ledger then shows this.
 pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> JobResponse {
     answer_of_earlier_leader(ledger, request).unwrap_or_else(|| match request.what {
         JobAction::Cancel { .. } => {
@@ -88,13 +90,13 @@ pub(super) fn valid_until(request: &JobRequest) -> WallTime {
 /// A step that the leader takes for the inbox.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Pass the request to the leader.
+    /// Passes the request to the leader.
     PassOn(JobRequest),
-    /// Write the answer over the request, on every node that still has the request.
+    /// Writes the answer over the request, on every node that still has the request.
     Answer(JobRequest, JobResponse),
-    /// The request has expired: answer that it has expired, unless an earlier leader has accepted it.
+    /// Answers that the request has expired, unless an earlier leader has accepted it.
     Expired(JobRequest),
-    /// Log once that this record cannot be read, then ignore it.
+    /// Logs once that this record cannot be read, and ignores the record.
     Unreadable(Arc<str>, RecordError),
 }
 
@@ -108,7 +110,7 @@ pub(super) struct Classification {
 #[derive(Debug)]
 struct KnownRequest {
     at: WallTime,
-    /// The answer, once the leader has decided on it.
+    /// The answer, once the leader has decided on the request.
     answer: Option<JobResponse>,
     /// The time when the answer was last written.
     written_at: WallTime,
@@ -147,7 +149,8 @@ impl Classification {
         steps
     }
 
-    /// Decides on a request that at least one node stores. `stored` is the answer that another node already stores.
+    /// Decides on a request that at least one node stores. `stored` is the answer that another node already
+    /// stores, if there is one.
     fn decide(
         &mut self,
         id: RequestId,
@@ -179,7 +182,8 @@ impl Classification {
         }
     }
 
-    /// Takes the leader's answer to a request that was passed to it. `answer` is `None` if the leader gave none.
+    /// Takes the leader's answer to a request that was passed to it. If the leader gave no answer (`None`),
+    /// the next call of [`Classification::update`] passes the request on again.
     pub(super) fn answered(&mut self, id: RequestId, answer: Option<JobResponse>) {
         match (answer, self.known.get_mut(&id)) {
             (Some(answer), Some(known)) => known.answer = Some(answer),
@@ -194,8 +198,8 @@ pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
     records(answers).any(|(_, record)| record.at < below).then_some(below)
 }
 
-/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, this returns
-/// the answer that a leader [repeats](Classification::update).
+/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, the
+/// result is the same answer that a leader [repeats](Classification::update).
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
     let key = id.key();
     let found =
@@ -277,8 +281,8 @@ mod tests {
     fn each_request_is_passed_on_once_in_the_order_of_the_times() {
         let mut inbox = Classification::default();
         let (first, second) = (request(9, 1), request(2, 3));
-        // The first request has reached only one node, the second both nodes. The sender of the first may still try the
-        // other node.
+        // The first request has reached only one node, the second both nodes. The sender of the first may
+        // still try the other node.
         let nodes = [node(&[stored(&second)]), node(&[stored(&first), stored(&second)])];
         assert_eq!(inbox.update(&nodes, at(4)), [Step::PassOn(first.clone()), Step::PassOn(second)]);
         assert_eq!(inbox.update(&nodes, at(5)), [], "the leader has them");

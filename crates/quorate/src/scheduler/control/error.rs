@@ -52,8 +52,8 @@ pub enum JobsError {
         /// The answers of the nodes.
         report: NoMajority,
     },
-    /// The request did not reach a majority of the nodes. If it reached at least one node, a leader may still accept
-    /// it.
+    /// The request did not reach a majority of the nodes. If it reached at least one node, a leader may still
+    /// accept it.
     #[error(
         "the request {id} did not reach a majority; if it reached a node, a leader may accept it until {}: {report}",
         utc(*.until)
@@ -76,7 +76,8 @@ pub enum JobsError {
         /// The time until which a leader may accept it.
         until: WallTime,
     },
-    /// The request was posted, and its answer cannot be read because of an error that only an operator can fix.
+    /// The request was posted, and its answer cannot be read because of an error that only an operator can
+    /// fix.
     #[error("the request {id} is posted, and its answer cannot be read; a leader may accept it until {}: {report}", utc(*.until))]
     AnswerUnread {
         /// The request.

@@ -1,11 +1,11 @@
-//! The leader's side of the inbox: the reads and writes around the decisions of
-//! [`Classification`](super::classify::Classification).
+//! The leader's side of the inbox: it reads the requests and writes the answers.
+//! [`Classification`](super::classify::Classification) makes the decisions.
 //!
 //! # Not guaranteed
 //!
-//! A leader reads a request only if it can reach a majority between the posting of the request and the end of its
-//! validity. A request may be passed to several leaders in turn. Each of them recognizes it by its id, so that it is
-//! carried out once.
+//! A leader reads a request in time only if it reaches a majority of the nodes while the request is valid. A
+//! request may be passed to several leaders in turn. Each of them recognizes the request by its id, so that
+//! it is carried out once.
 
 use crate::scheduler::control::{
     classify::{self, Classification, Step},
@@ -33,8 +33,8 @@ pub(in crate::scheduler) fn part(ledger: &Ledger) -> Ledger {
     ledger.part("inbox")
 }
 
-/// Passes the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term steps down or
-/// the leader drops the receiver.
+/// Passes the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term
+/// steps down or the leader drops the receiver.
 pub(in crate::scheduler) async fn serve_inbox(
     ledger: Ledger,
     term: Term,
@@ -136,13 +136,13 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Answers requests that have expired. An earlier leader may have accepted such a request in time, and ended before
-    /// it answered. The ledger then contains the answer. The ledger is read once for all these requests.
+    /// Answers requests that have expired. An earlier leader may have accepted a request in time, and ended
+    /// before it answered. The ledger then contains the answer. It is read once for all these requests.
     async fn answer_expired(&mut self, requests: &[JobRequest]) {
         let ledger = self.ledger.read().await;
         for request in requests {
-            // If the ledger cannot be read, the request gets no answer now. The next read of the inbox classifies it
-            // again.
+            // If the ledger cannot be read, the request gets no answer now. The next read of the inbox
+            // classifies it again.
             let answer = ledger.as_ref().ok().map(|ledger| classify::answer_to_expired(ledger, request));
             self.classification.answered(request.id, answer.clone());
             if let Some(answer) = answer {
@@ -151,7 +151,8 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Writes the answer over the request. If the write fails, the next read finds the request again and repeats the write.
+    /// Writes the answer over the request. If the write fails, the next read finds the request again and
+    /// repeats the write.
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&request.id.key(), Some(&seen), &record).await {

@@ -34,11 +34,12 @@ const CONCURRENT_READS: usize = 16;
 /// The number of history entries in a status.
 const LAST_MAX: usize = 5;
 
-/// The jobs of a group, read and controlled from any worker, also one without jobs.
+/// Reads and controls the jobs of a group, from any worker, even one without jobs.
 ///
-/// A status may be out of date when it is returned. A request goes to the leader through an inbox in the ledger. The leader
-/// accepts it within half a second, and carries it out once. A request that reached a node may be carried out although the
-/// caller got an error; the error says until when. Reading needs no marker and works with
+/// A status may be out of date when it is returned. A request goes to the leader through an inbox in the
+/// ledger. The leader usually accepts it within half a second, and carries it out once. If a call returns an
+/// error after its request reached a node, a leader may still carry the request out; the error says until
+/// when. Reading needs no marker on the nodes, and works with
 /// [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
 ///
 /// ```
@@ -75,7 +76,7 @@ pub struct Accepted {
 }
 
 impl Jobs {
-    /// Returns the jobs of `group`.
+    /// Returns a handle to the jobs of `group`.
     ///
     /// # Errors
     /// [`JobsError::Group`] if the name cannot be used.
@@ -92,7 +93,8 @@ impl Jobs {
         })
     }
 
-    /// Sets the requester, which the leader logs and [`JobStatus::paused_by`] shows. Default the name of the worker.
+    /// Sets the requester, which the leader logs and [`JobStatus::paused_by`] shows. Default the name of the
+    /// worker.
     #[must_use]
     pub fn requester(mut self, name: &str) -> Self {
         self.requester = crate::plain::plain(name, 128).into();
@@ -106,7 +108,8 @@ impl Jobs {
         self
     }
 
-    /// Sets the time for which a leader may accept a request after it was sent; half an hour at most. Default 60 s.
+    /// Sets the time for which a leader may accept a request after it was sent; half an hour at most. Default
+    /// 60 s.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = time.min(classify::VALID_MAX);
@@ -118,14 +121,15 @@ impl Jobs {
         &self.group
     }
 
-    /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its history. If
-    /// there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and [`Jobs::history`].
+    /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its
+    /// history. If there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and
+    /// [`Jobs::history`].
     ///
     /// # Errors
     /// [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn list(&self) -> Result<Vec<JobStatus>, JobsError> {
         let jobs = self.read().await?;
         let now = self.now();
@@ -147,7 +151,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn show(&self, job: &str) -> Result<JobStatus, JobsError> {
         let found = self.find(job).await?;
         let now = self.now();
@@ -158,10 +162,11 @@ impl Jobs {
     /// Returns the `limit` newest entries of a job's history, newest first.
     ///
     /// # Errors
-    /// [`JobsError::UnknownJob`] if the ledger has neither the job nor a history of it; [`JobsError::NoMajority`].
+    /// [`JobsError::UnknownJob`] if the ledger has neither the job nor a history of it;
+    /// [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<HistoryEntry>, JobsError> {
         let entries = self.entries(job).await?;
         if entries.is_empty() {
@@ -177,7 +182,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::Schedule`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn next(&self, job: &str, from: WallTime, count: usize) -> Result<Vec<WallTime>, JobsError> {
         Ok(self.schedule(job).await?.upcoming(from, count).collect())
     }
@@ -188,7 +193,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::Schedule`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn schedule(&self, job: &str) -> Result<Schedule, JobsError> {
         let found = self.find(job).await?;
         found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
@@ -200,7 +205,8 @@ impl Jobs {
     /// [`JobsError`], which says whether a leader may still carry the request out.
     ///
     /// # Cancel safety
-    /// If it is dropped, the request may have been posted, and a leader may accept it while it is valid.
+    /// If the future is dropped, the request may have been posted, and a leader may accept it while it is
+    /// valid.
     pub async fn pause(&self, job: &str) -> Result<Accepted, JobsError> {
         self.send(JobAction::Pause { job: job.into() }).await
     }
@@ -208,38 +214,40 @@ impl Jobs {
     /// Runs the job's ticks again from now on.
     ///
     /// # Errors
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn resume(&self, job: &str) -> Result<Accepted, JobsError> {
         self.send(JobAction::Resume { job: job.into() }).await
     }
 
-    /// Runs the job once now, beside its schedule.
+    /// Runs the job once now, in addition to its schedule.
     ///
-    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits it, if
-    /// necessary under a later leader, and alternates with waiting ticks. It does not start if it is cancelled or the
-    /// job is removed before it starts; the history records that. Nor does it start if the nodes forget the request, or
-    /// no leader has the job for a long time. The history has the outcome.
+    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule
+    /// permits it, if necessary under a later leader. Requested runs alternate with waiting ticks. If the run
+    /// is cancelled or the job is removed before it starts, it does not start. The history then has the
+    /// outcome. The run also does not start, without an entry in the history, in three other cases: the nodes
+    /// forget the request, no leader has the job for a long time, or a later leader has another schedule for
+    /// the job.
     ///
     /// # Errors
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn trigger(&self, job: &str) -> Result<Accepted, JobsError> {
         self.send(JobAction::Trigger { job: job.into() }).await
     }
 
-    /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), oldest first, also for ticks
-    /// that have run before. A back-fill of more than 1,000 ticks is refused.
+    /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), oldest first,
+    /// including ticks that have run before. A back-fill of more than 1,000 ticks is refused.
     ///
     /// # Errors
-    /// As [`Jobs::pause`]; [`JobsError::Input`] if `until` is not later than `from`.
+    /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not later than `from`.
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn backfill(&self, job: &str, from: WallTime, until: WallTime) -> Result<Accepted, JobsError> {
         if from >= until {
             return Err(JobsError::Input {
@@ -256,10 +264,10 @@ impl Jobs {
     /// request names the tick. Another worker stops its run when it next reads the record of the run, about once a second.
     ///
     /// # Errors
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     ///
     /// # Cancel safety
-    /// As [`Jobs::pause`].
+    /// The same as for [`Jobs::pause`].
     pub async fn cancel(&self, job: &str, tick: Option<WallTime>) -> Result<Accepted, JobsError> {
         self.send(JobAction::Cancel { job: job.into(), tick }).await
     }
@@ -312,13 +320,14 @@ impl Jobs {
             let record = classify::request_record(&request);
             let report = match inbox.write(&request.id.key(), seen.as_ref(), &record).await {
                 Ok(()) => return Ok(request),
-                // A leader has answered a request that reached a minority.
+                // The request had reached a minority, and a leader has already answered it.
                 Err(LedgerError::Standing(stored)) if stored.last => return Ok(request),
                 Err(LedgerError::Standing(stored)) => {
                     seen = Some(stored);
                     continue;
                 }
-                // The memory of too few nodes covers this time, because it has only just begun. It will cover a later time.
+                // The memories of too many nodes began too late to cover the time of the request. They will
+                // cover a later time, so the request is written again with a later time.
                 Err(LedgerError::Forgotten(report)) => {
                     may_be_posted = true;
                     seen = Some(record);
@@ -326,7 +335,7 @@ impl Jobs {
                     report
                 }
                 Err(LedgerError::NoMajority(report)) => report,
-                // This error is not possible, because no leader seals the inbox.
+                // No leader seals the inbox, so only another program can cause this error.
                 Err(error @ LedgerError::Superseded { .. }) => {
                     return Err(JobsError::Input {
                         field: "group",
@@ -366,7 +375,7 @@ impl Jobs {
     /// [`JobsError::UnknownJob`], [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
-    /// Safe: it only reads.
+    /// Safe: the call only reads.
     pub async fn check_exists(&self, job: &str) -> Result<(), JobsError> {
         self.find(job).await.map(|_| ())
     }

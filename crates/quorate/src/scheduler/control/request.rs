@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The id of a request: 128 random bits, written as 32 hexadecimal digits.
 ///
-/// The id is also part of the keys of the runs that the request makes. So no run starts twice if a request is sent
-/// twice, or two leaders accept it.
+/// The id is part of the keys of the runs that the request makes. So no run starts twice, even if the request
+/// is sent twice or two leaders accept it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(u128);
@@ -86,12 +86,12 @@ pub enum JobAction {
         /// The job.
         job: Arc<str>,
     },
-    /// Runs the job once now, beside its schedule.
+    /// Runs the job once now, in addition to its schedule.
     Trigger {
         /// The job.
         job: Arc<str>,
     },
-    /// Runs the job once for each tick of the span, oldest first, also for ticks that have run before.
+    /// Runs the job once for each tick of the span, oldest first, including ticks that have run before.
     Backfill {
         /// The job.
         job: Arc<str>,
@@ -100,7 +100,8 @@ pub enum JobAction {
         /// The end of the span, excluded.
         until: WallTime,
     },
-    /// Cancels the job's active runs.
+    /// Cancels the job's active runs, or only the run of one tick. Without a tick, also cancels requested
+    /// runs that have not started.
     Cancel {
         /// The job.
         job: Arc<str>,
@@ -127,7 +128,8 @@ impl JobAction {
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobResponse {
-    /// The request has been or will be carried out. The history has the outcome of its runs, under the request's id.
+    /// The request has been or will be carried out. The history has the outcome of its runs, under the
+    /// request's id.
     Accepted {
         /// A text for people.
         text: Arc<str>,

@@ -23,21 +23,22 @@ use std::{
 pub struct JobStatus {
     /// The name.
     pub name: Arc<str>,
-    /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns the schedule itself.
+    /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns the schedule
+    /// itself.
     pub schedule: Arc<str>,
-    /// The misfire, overlap, delivery and placement rules, as a text for people.
+    /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     pub rules: Arc<str>,
     /// The workers that may run its ticks.
     pub placement: Placement,
-    /// The time from which the job's ticks count: when the job or its present schedule was first registered, or when
-    /// the job was last resumed.
+    /// The time from which the job's ticks count: when the job or its present schedule was first registered,
+    /// or when the job was last resumed.
     pub registered: WallTime,
     /// The time since when the job has been paused; `None` if it is not paused.
     pub paused_at: Option<WallTime>,
     /// The requester of the pause: the name of a worker, or USER@HOST.
     pub paused_by: Option<Arc<str>>,
-    /// The next tick. `None` if the job is paused, is never due again, has a timetable that only its workers can compute, or
-    /// if the tick depends on the end of a run that is active.
+    /// The next tick. `None` if the job is paused, is never due again, has a timetable that only its workers
+    /// can compute, or if the tick depends on the end of a run that is active.
     pub next: Option<WallTime>,
     /// The active runs, oldest first: those that have started and not ended.
     pub running: Vec<RunStatus>,
@@ -65,8 +66,8 @@ pub struct RunStatus {
     pub worker: Arc<str>,
     /// The term under which it was started, or opened to workers.
     pub term: FencingToken,
-    /// True if no worker executes it any more, because the term or the claim of its worker has ended. The next leader
-    /// repeats it or records it as lost.
+    /// True if no worker executes the run any more, because the term or the claim of its worker has ended. A
+    /// leader then repeats the run or records it as lost.
     pub orphaned: bool,
 }
 
@@ -120,16 +121,17 @@ impl RegisteredJob {
     }
 }
 
-/// Returns the jobs in the ledger, by name. If there are several rows of one job, the one with the highest term and revision
-/// counts.
+/// Returns the jobs in the ledger, by name. If there are several rows of one job, the one with the highest
+/// term and revision counts.
 pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {
         let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        // A row that a later version wrote cannot be read and is left out here. The leader reports the row.
+        // A row of a later version, which this version cannot read, is left out.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
-        // The time of a removed job's row is one that pruning will reach.
+        // The row of a removed job has a time that pruning will reach. The row of any other job has the time
+        // `FOR_EVER`.
         let found = (rank, row, record.at == FOR_EVER.as_micros());
         match rows.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(found)),
@@ -147,7 +149,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         .collect()
 }
 
-/// Returns the deciding record of each run.
+/// Returns, for each key, the record that decides: the one of the highest [`rank`] among the nodes' records.
 fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for (key, record) in records(answers) {
@@ -215,9 +217,9 @@ fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
     Some((None, RunKey::parse(key).ok()??))
 }
 
-/// Returns the name among `names` that is most similar to `word`, if one is similar enough to be suggested.
+/// Returns the name among `names` that is most similar to `word`, if it is similar enough to be suggested.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
-    // The computation of a distance costs time and memory in proportion to the product of the lengths.
+    // The time and memory to compute a distance grow with the product of the lengths.
     if word.len() > 64 {
         return None;
     }

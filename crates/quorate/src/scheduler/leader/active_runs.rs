@@ -1,4 +1,5 @@
-//! The tasks of the leader's active runs. The leader executes such a run itself, or has opened it to workers.
+//! The tasks of the leader's active runs: the runs that the leader executes itself, and the runs that it has
+//! opened to workers.
 
 use crate::scheduler::{
     leader::leading::Leading,
@@ -123,7 +124,7 @@ impl ActiveRuns {
         }
     }
 
-    /// Ends an open run before a worker takes it.
+    /// Ends an open run, unless a worker has taken it.
     pub(in crate::scheduler) fn withdraw(&self, key: &str, end: RunOutcome, why: &str) {
         if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
             withdraw.withdraw(end, why);
@@ -140,7 +141,7 @@ impl ActiveRuns {
     /// Waits for the next end of a run. Returns `None` if no run is active.
     ///
     /// # Cancel safety
-    /// Dropping it loses no end.
+    /// Dropping the future loses no end: the next call returns it.
     pub(in crate::scheduler) async fn next(&mut self) -> Option<RunCompletion> {
         let ended = self.tasks.next().await?;
         self.controls.remove(&ended.key);

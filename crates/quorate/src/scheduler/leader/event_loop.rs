@@ -1,5 +1,5 @@
-//! The event loop of one term: it waits for events, passes them to the [`Planner`], and carries out the effects that
-//! the planner returns.
+//! The event loop of one term: it waits for events, passes them to the [`Planner`], and carries out the
+//! effects that the planner returns.
 
 use crate::scheduler::{
     control::IncomingRequest,
@@ -30,12 +30,13 @@ use futures_util::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest time between two looks at the wall clock, which may step.
+/// The longest time between two checks of the wall clock, which may step.
 const WAKE_EVERY: Duration = Duration::from_millis(500);
-/// The longest part of the grace period that is reserved, at its end, for writing the ends of runs.
+/// The last part of the grace period, reserved for writing the ends of runs. If a fifth of the grace period
+/// is shorter than this, only that fifth is reserved.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// The event loop, and the tasks that it owns. It decides nothing itself.
+/// The event loop, and the tasks that it owns. The [`Planner`] makes all decisions.
 pub(in crate::scheduler) struct EventLoop<'a> {
     leading: &'a Leading,
     env: &'a Env,
@@ -45,13 +46,15 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     rows: RowWriter,
     history: HistoryWriter,
     runs: ActiveRuns,
-    /// The writes that register jobs. Each returns its job's place.
+    /// The writes that register jobs. Each returns its job's place, which is the job's index in the planner's
+    /// table.
     registering: FuturesUnordered<BoxFuture<'static, usize>>,
-    /// The writes of requests' rows.
+    /// The writes of the rows of granted requests.
     storing: FuturesUnordered<BoxFuture<'static, StoreEnd>>,
-    /// The task that prunes the ledger. It returns the time before which the ledger has no records any more.
+    /// The task that prunes the ledger. It returns the time before which the ledger has no records any more,
+    /// or `None` if it failed.
     pruning: Option<ScopedTask<Option<WallTime>>>,
-    /// The task that finds the jobs that have ended.
+    /// The task that finds the jobs that have ended: no worker has had them for the ledger's retention.
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
 }
 
@@ -95,15 +98,15 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Runs until the term must end, or a later term has sealed the ledger, or the registry is drained. Then waits for
-    /// the runs that the leader executes.
+    /// Runs until the term must end, or a later term has sealed the ledger, or the registry is drained. Then
+    /// waits for the runs that the leader executes.
     pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
         self.jobs_changed();
         self.serve(&mut requests).await;
         if self.planner.is_superseded() {
-            // A later term has sealed the ledger, so this leader can start no more runs. The resignation cancels the
-            // active runs and gives them the grace period to end. Otherwise a run that takes hours would keep the
-            // lease, and no leader could start runs.
+            // A later term has sealed the ledger, so this leader can start no more runs. The resignation
+            // cancels the active runs and gives them the grace period to end. Otherwise a run that takes
+            // hours would keep the lease, and no leader could start runs.
             self.leading.term.resign();
         } else {
             self.write_mark();
@@ -122,7 +125,8 @@ impl<'a> EventLoop<'a> {
                 Some(ended) = self.runs.next() => self.run_ended(ended),
                 Some(place) = self.registering.next() => self.registered(place),
                 Some(end) = self.storing.next() => self.store_ended(end),
-                // Requests are accepted only once all jobs are taken over, so that each request finds its job.
+                // Requests are accepted only once all jobs are taken over, so that each request finds its
+                // job.
                 request = requests.recv(), if listens && self.planner.is_complete() => match request {
                     Some(request) => self.ask(request),
                     None => listens = false,
@@ -153,8 +157,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Makes the decisions that are due. Returns the time when the next decisions are due, or `None` once the registry
-    /// is drained.
+    /// Makes the decisions that are due. Returns the time when the next decisions are due, or `None` once the
+    /// registry is drained.
     fn decide(&mut self) -> Option<BootTime> {
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);
@@ -180,8 +184,8 @@ impl<'a> EventLoop<'a> {
         Some(if more { now } else { now + pause })
     }
 
-    /// Returns the time by which ticks are due: the quorum's clock. After a backward step of this clock no tick runs
-    /// again, because each plan stores the time up to which its ticks are planned.
+    /// Returns the time of the quorum's clock, which decides whether a tick is due. After a backward step of
+    /// this clock no tick runs again, because each plan stores the time up to which its ticks are planned.
     fn now(&self) -> WallTime {
         self.leading.term.quorum().wall()
     }
@@ -208,7 +212,7 @@ impl<'a> EventLoop<'a> {
         let (effects, asked) = self.planner.ask(request, is_open, self.now());
         self.carry_out(effects);
         match asked {
-            // The sending fails if the caller no longer waits, which does no harm.
+            // The send fails if the caller no longer waits for the answer.
             Asked::Answer(answer) => drop(reply.send(answer)),
             Asked::Store(granted) => {
                 let (key, value) = granted.to_store();
@@ -222,7 +226,8 @@ impl<'a> EventLoop<'a> {
     fn store_ended(&mut self, end: StoreEnd) {
         let StoreEnd { granted, stored, reply } = end;
         if !stored {
-            // The caller gets no answer, which is better than a wrong one. It sends the request again.
+            // It is not known whether a majority stores the row, so no answer is sent. The inbox then passes
+            // the request on again.
             return self.planner.not_stored();
         }
         let (effects, answer) = self.planner.stored(*granted, self.now());
@@ -260,7 +265,8 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Prunes the ledger, writes the mark and checks which jobs have ended, each if it is due.
+    /// Does the housekeeping that is due: prunes the ledger, writes the planner's [mark](Planner::mark), or
+    /// checks which jobs have ended.
     fn keep_house(&mut self, now: BootTime) {
         if self.pruning.is_none() && self.housekeeping.take_prune(now) {
             self.prune();
@@ -303,9 +309,10 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Waits for the runs that the leader executes, which are cancelled. Near the end of the grace period, drops the
-    /// runs that are still active, so that there is time to write the ends of the others. When the lease's validity
-    /// ends, the remaining runs are dropped with this future.
+    /// Waits for the runs that the leader executes. Shortly before the time by which they must end
+    /// (`Term::work_until`), drops the runs that are still active, so that there is time to write the ends of
+    /// the others. When the lease's validity ends, the campaign drops this future, and with it the remaining
+    /// runs.
     async fn await_last_runs(&mut self) {
         let margin = FLUSH.min(self.leading.grace / 5);
         // The next leader continues the runs that are open to workers.

@@ -24,14 +24,14 @@ const SEAL_AGAIN: Duration = Duration::from_millis(50);
 /// Runs the registry's jobs under the term, until the term must end and every run has ended.
 ///
 /// # Cancel safety
-/// Dropping it drops the active runs. Their ticks stay recorded as started and not ended.
+/// Dropping the future drops the active runs. Their ticks stay recorded as started and not ended.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
     let Leading { registry, ledger, term, .. } = &leading;
-    // The guard is dropped whenever this function returns or its future is dropped. Callers that drain the registry
-    // wait for that.
+    // The guard is dropped whenever this function returns or its future is dropped. Callers that drain the
+    // registry wait for that.
     let Some(_lead) = registry.lead() else { return };
     let sealed = tokio::select! { biased;
-        // No run has started yet, and none will start.
+        // The draining began before any run started, so there is nothing to lead.
         () = registry.reached(Phase::Draining) => return,
         sealed = seal(ledger, term, term.env()) => sealed,
     };
@@ -61,8 +61,8 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot>
                 let quorum = term.quorum().pool().majority();
                 return Some(LedgerSnapshot::take(answers, quorum, config.max_clock_offset).await);
             }
-            // A later leader has sealed the ledger. Either this term is over and will be ended soon, or fencing tokens
-            // went backwards. In the second case, only a new term can seal the ledger.
+            // A later leader has sealed the ledger. Either this term is over and this worker has not noticed
+            // yet, or fencing tokens went backwards. In the second case, only a new term can seal the ledger.
             Err(error @ LedgerError::Superseded { .. }) => {
                 tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
                 term.resign();

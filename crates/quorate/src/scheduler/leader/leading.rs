@@ -7,8 +7,8 @@ pub(in crate::scheduler) struct Leading {
     pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) term: Term,
-    /// The TTL of the lease: the time for which a crashed leader blocks the others. Runs are opened to workers two TTLs
-    /// ahead of their ticks.
+    /// The TTL of the lease: the time for which a crashed leader blocks the other workers. Runs are opened to
+    /// workers two TTLs ahead of their ticks, but at most 30 s.
     pub(in crate::scheduler) ttl: Duration,
     /// The largest number of runs that the leader executes at once.
     pub(in crate::scheduler) max_running: usize,

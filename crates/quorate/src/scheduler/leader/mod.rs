@@ -1,5 +1,5 @@
-//! The leader's event loop: it carries out the effects of the decisions in `plan/`, and reports back when they are
-//! done.
+//! The leader's event loop. It carries out the effects that the planner (`plan/`) returns, and reports their
+//! results to the planner.
 
 mod active_runs;
 mod event_loop;

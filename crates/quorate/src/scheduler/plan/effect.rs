@@ -1,5 +1,5 @@
-//! The effects of the leader's decisions, and the events that the event loop reports back after it has carried the
-//! effects out.
+//! The effects of the leader's decisions, and the events that the event loop reports back after it has
+//! carried the effects out.
 
 use crate::scheduler::{
     plan::pending_run::PendingRun,
@@ -12,34 +12,36 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An effect of a decision. The event loop carries the effects out in the order in which the decisions return them.
+/// An effect of a decision. The event loop carries the effects out in the order in which the decisions return
+/// them.
 #[derive(Debug)]
 pub(in crate::scheduler) enum Effect {
-    /// Write a row that pruning never removes.
+    /// Writes a row that pruning never removes.
     PutRow { key: Arc<str>, value: Arc<str> },
-    /// Write the row of a new job, and report the end of the write with the job's place.
+    /// Writes the row of a new job. The end of the write is reported with the job's place.
     Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
-    /// Write a row for the last time, so that pruning removes it later. If it is `last`, no later write overwrites it.
+    /// Writes a row with the time `at`, so that pruning removes it later. If `last` is true, no later write
+    /// can replace the row.
     CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },
-    /// Write a job's state again, so that pruning does not remove it.
+    /// Writes a job's state again, so that pruning does not remove it.
     KeepState(SavedState),
-    /// Write a job's state for the last time, so that pruning removes it later.
+    /// Writes a job's state with this time, so that pruning removes it later.
     CloseState(SavedState, WallTime),
-    /// Execute a run.
+    /// Executes a run on the leader.
     Execute(RunStart),
-    /// Open a run to workers, or continue an open one. Close the run when it has ended.
+    /// Opens a run to workers, or continues an open run. Closes the run when it has ended.
     Open(RunStart),
-    /// Cancel the run under this key, for this reason.
+    /// Cancels the run under this key, for this reason.
     Cancel { key: Arc<str>, why: Arc<str> },
-    /// End the open run under this key before a worker takes it.
+    /// Ends the open run under this key, unless a worker has taken it.
     Withdraw { key: Arc<str>, end: RunOutcome, why: Arc<str> },
-    /// Stop watching the open run under this key, and leave it open.
+    /// Stops watching the open run under this key, and leaves it open.
     Release { key: Arc<str> },
-    /// Enter the end of a run, or of ticks without one, in the history.
+    /// Enters the end of a run, or of ticks that did not run, in the history.
     Report(Box<RunReport>),
-    /// Count by how much time a run began late.
+    /// Counts the time by which a run began late.
     CountLate { job: Arc<str>, by: Duration },
-    /// Close a job's history: no further entry follows.
+    /// Closes a job's history: no further entry follows.
     CloseHistory(Arc<str>),
 }
 
@@ -52,10 +54,10 @@ pub(in crate::scheduler) struct RunStart {
     pub(in crate::scheduler) run: PendingRun,
 }
 
-/// The part of the leader to which a run belongs.
+/// The job to which a run belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum RunOwner {
-    /// The job at this place.
+    /// The leader's job at this place of its job table.
     Job(usize),
     /// A job that the leader does not have.
     Unknown,

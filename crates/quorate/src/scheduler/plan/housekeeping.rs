@@ -33,8 +33,8 @@ impl Recurring {
 }
 
 impl Housekeeping {
-    /// Plans the first pruning and the first check for `now`, and the first mark for later, because the leader has not
-    /// decided on any tick yet.
+    /// Plans the first pruning and the first check for `now`, and the first mark for later, because the
+    /// leader has not decided on any tick yet.
     pub(in crate::scheduler) fn new(now: BootTime, check_every: Duration) -> Self {
         Self {
             prune: Recurring { at: now, every: PRUNE_EVERY },

@@ -1,4 +1,5 @@
-//! One job as its leader has it: its plan, its row and its state. Also a job that the leader has removed.
+//! The leader's data of one job: its plan, its row in the ledger, and its saved state. Also the data that the
+//! leader keeps of a job that it has removed.
 
 use crate::scheduler::{
     plan::{
@@ -46,12 +47,12 @@ pub(in crate::scheduler) struct Replaced {
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
 }
 
-/// A job that the leader removed in this term. The seal's records of the job are outdated.
+/// A job that the leader removed in this term. The job's records in the sealed snapshot are outdated.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RemovedJob {
     row: JobRow,
-    /// The time up to which ticks were planned. They are not planned again when the job is added again, even if the
-    /// clock has stepped back.
+    /// The time up to which ticks were planned. They are not planned again when the job is added again, even
+    /// if the clock has stepped back.
     planned: WallTime,
     /// The job's state, shared with a run that may still be active.
     state: SavedState,
@@ -80,13 +81,15 @@ impl JobEntry {
         &self.state
     }
 
-    /// Returns the data, with the job's last row, that the leader keeps in case the job is added again.
+    /// Returns the data that the leader keeps in case the job is added again. It contains the row that the
+    /// leader writes when it removes the job.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }
     }
 
-    /// Handles the end of a run. Returns true if the schedule counts from this end, so that the row must be written.
+    /// Handles the end of a run. Returns true if the schedule counts from this end, so that the row must be
+    /// written.
     pub(in crate::scheduler) fn on_end(&mut self, now: WallTime) -> bool {
         let counts = self.job().schedule.is_after_end();
         if counts {
@@ -116,8 +119,8 @@ impl JobEntry {
         Some(Replaced { before, write, moved, skipped })
     }
 
-    /// Pauses the job on a request. Returns the skipped ticks. Returns `None` if the row already names this request, or
-    /// the job is already paused.
+    /// Pauses the job on a request. Returns the skipped ticks. Returns `None` if the row already names this
+    /// request, or the job is already paused.
     pub(in crate::scheduler) fn pause(
         &mut self,
         request: RequestId,
@@ -127,14 +130,15 @@ impl JobEntry {
         if self.row.requests.contains(&request) || self.row.paused.is_some() {
             return None;
         }
-        // A tick that comes due at this very moment is skipped together with the ticks that follow.
+        // The pause begins just before the first tick that is due and not planned yet. So this tick is
+        // skipped together with the ticks that follow.
         self.row.paused = Some(Paused { by: Arc::clone(by), at: self.plan.decided(now) });
         self.row.changed_by(request);
         Some(self.plan.pause())
     }
 
-    /// Resumes the job on a request. Returns the pause that ended, and the span of ticks that were not due. Returns
-    /// `None` if the row already names this request, or the job is not paused.
+    /// Resumes the job on a request. Returns the pause that ended, and the span of the ticks that it left
+    /// out. Returns `None` if the row already names this request, or the job is not paused.
     pub(in crate::scheduler) fn resume(
         &mut self,
         request: RequestId,
@@ -153,8 +157,8 @@ impl JobEntry {
 }
 
 impl RemovedJob {
-    /// Returns a job that is in the ledger, that this leader does not have, and that has ended as of `now`. A job has
-    /// ended if no worker has had the job for the ledger's retention.
+    /// Returns the data of a job that has ended as of `now`: the ledger has the job, but no worker has had it
+    /// for the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
@@ -169,15 +173,16 @@ impl RemovedJob {
         &self.state
     }
 
-    /// Returns whether the nodes have no record of the job left, because they have pruned all records older than
-    /// `mark`.
+    /// Returns whether the nodes have no record of the job left, because they have pruned all records older
+    /// than `mark`.
     pub(in crate::scheduler) fn is_forgotten(&self, mark: WallTime) -> bool {
         self.closed.max(self.planned) < mark
     }
 }
 
-/// Takes a job over from the ledger, or creates it as a new one. `marked` is the time up to which the previous leader
-/// decided on all ticks. `removed` is the job as this leader removed it earlier in this term, if it did.
+/// Takes a job over from the ledger, or creates a new job. `marked` is the time up to which the previous
+/// leader decided on all ticks. `removed` has the data of the job if this leader removed it earlier in its
+/// term.
 pub(in crate::scheduler) fn find(
     job: Arc<Job>,
     sealed: &LedgerSnapshot,
@@ -203,14 +208,15 @@ pub(in crate::scheduler) fn find(
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
     let changed = described(&row, &job);
     if changed != (JobRow { rev: changed.rev, ..row.clone() }) {
-        // Rows of older versions contain no schedule. The schedule then counts as unchanged.
+        // The rows of older versions contain no schedule. The job's schedule then counts as unchanged.
         let other_times = !row.schedule.is_empty() && row.schedule != changed.schedule;
         // The records of the old placement do not show which ticks of the new placement have run.
         let other_placement = !is_new && row.any_worker != changed.any_worker;
         moved = other_times || other_placement;
         row = changed;
         if moved {
-            // The job does not begin before the runs that were opened ahead.
+            // Runs may have been opened ahead of their ticks. The ticks of the changed job begin after the
+            // last such tick.
             let last = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
             row.since = now.max(last.unwrap_or_default());
             row.ended = None;
@@ -375,7 +381,8 @@ mod tests {
         let away = || node(at(0), vec![row(1, &old)]);
         let found = find(job(1), &sealed(vec![node(at(0), closed(2, 2)), away()]), None, None, at(9));
         assert!(found.is_new && found.entry.row.paused.is_none() && found.entry.row.since == at(9));
-        // The job was added again later, but the old row does not say when.
+        // Later the job was added again. One node still has the row from before the removal. Its earlier
+        // `since` must not count.
         let back = JobRow { since: at(8), rev: 3, paused: None, ..old.clone() };
         let nodes = vec![node(at(0), vec![row(2, &back)]), node(at(0), closed(2, 2)), away()];
         let found = find(job(1), &sealed(nodes), None, None, at(9));
@@ -415,8 +422,8 @@ mod tests {
         );
         let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
         assert_eq!(same.entry.row.since, at(3));
-        // The same holds for a change in the opposite direction, even if an earlier leader has already written the new
-        // placement.
+        // The same holds for a change in the opposite direction, even if an earlier leader has already
+        // written the new placement.
         for row_before in [written(&job(1), 3), old] {
             let records = vec![row(1, &row_before), tick_record(11, 1, false)];
             let all = sealed(vec![node(at(0), records); 2]);

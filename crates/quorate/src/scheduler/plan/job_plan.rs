@@ -1,5 +1,5 @@
-//! The plan of one job: which of its ticks run, wait or are skipped. The plan depends only on the sealed ledger and on
-//! the time.
+//! The plan of one job: which of its ticks run, wait or are skipped. The plan is computed from the sealed
+//! ledger, the events of the term, and the time.
 
 use crate::scheduler::{
     plan::{
@@ -17,12 +17,11 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The number of interruptions after which a run is postponed, and not started again at once.
+/// The number of interruptions after which a run is postponed.
 const INTERRUPTED_MAX: u32 = 3;
-/// The pause before an interrupted run starts again within one term. The pause doubles each time, from the first value
-/// to the second.
+/// The pause before a postponed run starts again: it doubles each time, from the first value to the second.
 const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
-/// The most ticks of one job that are opened ahead at once.
+/// The largest number of ticks of one job that are opened ahead at once.
 const AHEAD_RUNS: usize = 1_000;
 
 /// The ticks of one job that run or wait to be run.
@@ -32,7 +31,8 @@ pub(in crate::scheduler) struct JobPlan {
     jitter: Jitter,
     /// All ticks up to this time have been planned.
     planned: WallTime,
-    /// No tick before this time is due. It is the time in the job's row, later if a pause left out ticks.
+    /// No tick before this time is due. It is `since` of the job's row when the leader took the job over or
+    /// changed it.
     since: WallTime,
     waiting: VecDeque<PendingRun>,
     /// The requested runs that wait. They start one after another, and alternate with the waiting ticks.
@@ -41,12 +41,13 @@ pub(in crate::scheduler) struct JobPlan {
     postponed: Vec<(WallTime, PendingRun)>,
     /// The earliest time of a record that stays *started* until the next leader decides on it.
     left_to_next: Option<WallTime>,
-    /// True if a waiting tick has started since the last requested run: the next run to start is a requested run.
+    /// True if a tick has started since the last requested run, so that a requested run starts next.
     requested_next: bool,
     active: Vec<ActiveRun>,
     /// The time when the run of the next tick is due.
     next: Option<WallTime>,
-    /// The next tick of a schedule that counts from the end of the previous run; `None` until that run has ended.
+    /// The next tick of a schedule that counts from the end of the previous run; `None` until that run has
+    /// ended.
     after_end: Option<WallTime>,
     paused: bool,
     /// The time before a tick at which its run is opened to workers.
@@ -62,7 +63,8 @@ pub(in crate::scheduler) struct DueDecisions {
 }
 
 impl JobPlan {
-    /// Creates the plan of a job whose ticks after `from` are due, and whose `unfinished` runs must still be executed.
+    /// Creates the plan of a job. The ticks after `from` are due, and the `unfinished` runs must still be
+    /// executed.
     pub(in crate::scheduler) fn new(
         job: Arc<Job>,
         from: WallTime,
@@ -93,7 +95,8 @@ impl JobPlan {
         plan
     }
 
-    /// Sets the time before which no tick is due, and the last end from which an after-end schedule counts.
+    /// Sets the time before which no tick is due. Sets also the end of the last run (`ended`), from which
+    /// some schedules count.
     pub(in crate::scheduler) fn due_since(mut self, since: WallTime, ended: Option<WallTime>) -> Self {
         self.since = since;
         self.begin_after_end(since, ended);
@@ -114,7 +117,8 @@ impl JobPlan {
         self.next
     }
 
-    /// Returns the time up to which all ticks have been planned. A changed schedule counts from no earlier than this.
+    /// Returns the time up to which all ticks have been planned. A changed schedule counts from this time or
+    /// later.
     pub(in crate::scheduler) fn planned(&self) -> WallTime {
         self.planned
     }
@@ -127,7 +131,7 @@ impl JobPlan {
         self.paused
     }
 
-    /// Plans the next tick of a schedule that counts from the ends of runs: the first tick, or the tick after an end at
+    /// Plans the next tick of a schedule that counts from the ends of runs: the first tick, or the tick after
     /// `ended`. Plans nothing while a run of the job waits or is active.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
@@ -152,7 +156,7 @@ impl JobPlan {
         self.planned = self.planned.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
         let behind = self.is_busy() || !self.waiting.is_empty();
-        // This leader did not plan these ticks in time, but an earlier leader may have done so.
+        // A tick with a record was planned by an earlier leader, and is not reported as missed.
         let missed = skipped
             .into_iter()
             .flat_map(|span| span.without(schedule, sealed.recorded(&self.job.name, span.first, span.last)));
@@ -168,7 +172,7 @@ impl JobPlan {
         decisions
     }
 
-    /// Decides on a tick that counts from the end of the previous run. Such a tick is never too late.
+    /// Decides on a tick that counts from the end of the previous run. The tick is never too late.
     fn plan_after_end(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
         let mut decisions = DueDecisions::default();
         if let Some(tick) = self.after_end.filter(|tick| self.jitter.ripe(*tick) <= now) {
@@ -183,8 +187,8 @@ impl JobPlan {
         tick.filter(|_| !self.paused).map(|tick| self.jitter.ripe(tick))
     }
 
-    /// Decides on ticks of the near future before they are due. Their runs are then open to workers even while a new
-    /// leader is elected.
+    /// Decides on ticks of the near future before they are due. Their runs are then open to workers even
+    /// while a new leader is elected.
     fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, decisions: &mut DueDecisions) {
         let upto = now + self.ahead;
         for _ in 0..AHEAD_RUNS {
@@ -249,8 +253,9 @@ impl JobPlan {
         }
     }
 
-    /// Skips waiting ticks in favour of later ones. Under run-all, as many of the latest ticks as a limit permits stay;
-    /// under the other rules, only the latest stays. Unfinished runs always stay.
+    /// Skips waiting ticks in favour of later ones. Under the misfire rule run-all, the latest [`DUE_MAX`]
+    /// ticks stay, unless the overlap rule is cancel-old. In all other cases only the latest tick stays.
+    /// Unfinished runs always stay.
     fn overtake(&mut self, skipped: &mut Vec<SkippedTick>) {
         let most = match (self.job.misfire, self.job.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
@@ -272,8 +277,8 @@ impl JobPlan {
         !self.active.is_empty()
     }
 
-    /// Takes back a run that was interrupted within the term. It starts again before all other runs: at once, or after
-    /// a pause if it was interrupted several times. Returns the end of that pause.
+    /// Takes back a run that was interrupted within the term. It starts again before all other runs: at once,
+    /// or after a pause if it was interrupted several times. Returns the end of that pause.
     pub(in crate::scheduler) fn again(&mut self, run: PendingRun, now: WallTime) -> Option<WallTime> {
         let more = run.interruptions.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {
@@ -328,16 +333,16 @@ impl JobPlan {
         self.requested.clear();
     }
 
-    /// Returns the time up to which all ticks have been decided on: `now`, or just before the first due tick that is not
-    /// planned.
+    /// Returns the time up to which all ticks have been decided on: `now`, or just before the first due tick
+    /// that is not planned.
     pub(in crate::scheduler) fn decided(&self, now: WallTime) -> WallTime {
         let first = self.job.schedule.next_after(self.planned).filter(|tick| *tick <= now);
         // After a backward step of the clock, ticks that have been planned still count as decided.
         first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// Pauses the job: from now on no tick is due. Returns the waiting ticks, interrupted ones included, as skipped.
-    /// Open runs stay in the plan, because they can be ended only through their slots.
+    /// Pauses the job: from now on no tick is due. Returns the waiting ticks, interrupted ones included, as
+    /// skipped. Open runs stay in the plan, because they can be ended only through their slots.
     pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
@@ -350,9 +355,8 @@ impl JobPlan {
         waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
 
-    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that were not due since `paused`. (A
-    /// leader that took over the paused job has planned none of these ticks, although its plan begins later than
-    /// `paused`.)
+    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that the pause since
+    /// `paused` left out. The span includes ticks from before this leader took the paused job over.
     pub(in crate::scheduler) fn resume(
         &mut self,
         paused: WallTime,
@@ -375,16 +379,16 @@ impl JobPlan {
         span
     }
 
-    /// Replaces the job. If the schedule or the placement has changed, the job's ticks count from `now`, and the
-    /// waiting ticks are skipped. Unfinished runs stay.
+    /// Replaces the job. If the schedule or the placement has changed, the job's ticks count from `now`, and
+    /// the waiting ticks are skipped. Unfinished runs stay.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
         let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
         let mut skipped = Vec::new();
         if moved {
-            // If the clock has stepped back, ticks later than `now` have already been planned. They must not start
-            // again.
+            // If the clock has stepped back, ticks later than `now` have already been planned. They must not
+            // start again.
             self.planned = self.planned.max(now);
             self.since = self.planned;
             let (unfinished, dropped): (_, VecDeque<_>) =
@@ -405,16 +409,15 @@ impl JobPlan {
         skipped
     }
 
-    /// Returns the earliest time of a record that this leader still needs. The ledger must keep records from that time
-    /// on.
+    /// Returns the earliest time of a record that this leader still needs, so that the ledger keeps it.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         let postponed = self.postponed.iter().map(|(_, run)| run);
         let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
         waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
     }
 
-    /// Returns the run that may start now. A run that an earlier leader has opened comes first: workers may execute it
-    /// whatever this leader does, so the leader watches its slot from the beginning.
+    /// Returns the run that may start now. A run that an earlier leader has opened comes first. A worker may
+    /// already execute such a run, so this leader must watch its slot from the beginning.
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
         if let Some(open) = self.open_queue() {
             return open.front();
@@ -426,7 +429,7 @@ impl JobPlan {
         if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
     }
 
-    /// Under every overlap rule, requested runs start one after another.
+    /// Returns whether a requested run may start: they start one after another, under every overlap rule.
     fn may_start_requested(&self) -> bool {
         !self.active.iter().any(|run| run.request.is_some())
     }
@@ -438,8 +441,8 @@ impl JobPlan {
             .find(|runs| runs.front().is_some_and(PendingRun::is_open))
     }
 
-    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate: if runs take longer than the
-    /// gap between ticks, a tick always waits, and a requested run would never start.
+    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate. Otherwise no
+    /// requested run would start if runs take longer than the gap between ticks.
     fn pop(&mut self) -> Option<PendingRun> {
         for runs in [&mut self.waiting, &mut self.requested] {
             if runs.front().is_some_and(PendingRun::is_open) {
@@ -455,15 +458,16 @@ impl JobPlan {
         self.waiting.pop_front()
     }
 
-    /// Removes the run to start now. Also removes the ticks that have waited for longer than the misfire window.
+    /// Removes and returns the run to start now, and the ticks that have waited for longer than the misfire
+    /// window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // These runs are not dropped here, however long they waited. A catch-up run was within the window when the
-            // leader decided on it. An unfinished run may have been started, and only its slot or its record shows how
-            // it ends (R7).
+            // These runs are not dropped here, however long they waited. A catch-up run was within the window
+            // when the leader decided on it. An unfinished run may have been started. Only its slot or its
+            // record shows how it ends (rule R7 of `docs/design/scheduler.md`).
             let after_end = self.job.schedule.is_after_end();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {

@@ -504,8 +504,8 @@ fn opened(tick: u64) -> PendingRun {
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
 }
 
-/// R7: an open run can be ended only through its slot. So the plan watches the run from the beginning, even if the run
-/// is late or other runs are active.
+/// Rule R7 of `docs/design/scheduler.md`: an open run can be ended only through its slot. So the leader
+/// watches the run from the beginning, even if the run is late or other runs are active.
 #[test]
 fn an_open_run_is_watched_at_once_and_never_skipped() {
     let runs = vec![PendingRun { cause: RunCause::CatchUp, seen: None, ..opened(9) }, opened(2), opened(3)];

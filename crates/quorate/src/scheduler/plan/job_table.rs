@@ -1,4 +1,5 @@
-//! The jobs that the leader has, by name and by place. Each has a timer and a position in the ready queue.
+//! The jobs that the leader has, by name and by place (an index in the table). Each job has a timer and a
+//! position in the ready queue.
 
 use crate::env::WallTime;
 use crate::scheduler::plan::{
@@ -9,7 +10,8 @@ use crate::scheduler::plan::{
 };
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// The leader's jobs. A place is a number that belongs to one job until the job is removed and its last run has ended.
+/// The leader's jobs. A place is an index that belongs to one job until the job is removed and its last run
+/// has ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
     slots: Vec<Option<Slot>>,
@@ -24,7 +26,8 @@ pub(in crate::scheduler) struct JobTable {
 #[derive(Debug)]
 struct Slot {
     entry: JobEntry,
-    /// True while the first write of the job's row is in flight. Until it has ended, no run of the job starts.
+    /// True while the first write of the job's row is in flight. Until it has ended, no run of the job
+    /// starts.
     registering: bool,
     /// True if the job was removed. No further run of the job starts.
     removed: bool,
@@ -78,7 +81,8 @@ impl JobTable {
         place
     }
 
-    /// Changes a job, and updates its timer and its position in the ready queue. Returns `None` for a vacant place.
+    /// Changes a job, and updates its timer and its position in the ready queue. Returns `None` for a vacant
+    /// place.
     pub(in crate::scheduler) fn change<T>(
         &mut self,
         place: usize,
@@ -115,8 +119,8 @@ impl JobTable {
         self.timers.next()
     }
 
-    /// Removes the timer of the first job that is due at `now`, and returns the job's place. [`JobTable::change`] sets
-    /// the next timer.
+    /// Removes the timer of the first job that is due at `now`, and returns the job's place.
+    /// [`JobTable::change`] sets the next timer.
     pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<usize> {
         let place = self.timers.pop(now)?;
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {

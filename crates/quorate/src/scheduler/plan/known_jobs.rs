@@ -1,4 +1,4 @@
-//! The jobs that the sealed ledger contains, whether this leader has them or not.
+//! The jobs that the sealed ledger contains. This leader may have them or not.
 
 use crate::scheduler::{
     plan::open_request::requests_in,
@@ -32,13 +32,13 @@ pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
 
-/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or the row of the highest
-/// term is closed.
+/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or the row of
+/// the highest term is closed.
 ///
-/// Of several rows, the one of the highest term counts. Its `since` becomes the earliest one of all rows with the same
-/// schedule, because the leaders that wrote the later ones did not know of the earlier one. If the row of the highest
-/// term is closed, the job was removed. Any open row then comes from a node that was unreachable at the time, and is
-/// outdated.
+/// If nodes store different rows, the row of the highest term counts. Its `since` is replaced by the earliest
+/// `since` of all rows with the same schedule: a leader that wrote a later time had not seen the earlier row.
+/// If the row of the highest term is closed, the job was removed. A node that still has an open row was
+/// unreachable when the job was removed, and its row is outdated.
 pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
     let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, is_kept(record), record.term));
@@ -48,7 +48,7 @@ pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Op
         return None;
     }
     let all = || records.iter().flatten().filter_map(read);
-    // A row that was written before the job was removed does not say when the job was added again.
+    // A row from before the job's removal does not say when the job was added again, so it is left out.
     let removed = all().filter(|(_, kept, _)| !kept).map(|(row, _, term)| (term, row.rev)).max();
     let same_schedule = all().filter(|(other, kept, term)| {
         *kept && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
@@ -63,20 +63,20 @@ pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> 
         |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, is_kept(record)));
     match highest(sealed.row(&SavedState::key(job)), read, |(row, kept)| (row.rev, *kept)) {
         Some(((row, true), _)) => row,
-        // The text of a closed state is dropped, but its revision is kept: the next row must have the highest revision.
+        // The text of a closed state is dropped, but its revision is kept: the next row must have the highest
+        // revision.
         Some(((row, false), _)) => StateRow { text: None, ..row },
         None => StateRow::default(),
     }
 }
 
-/// Returns whether a record is stored until it is overwritten. If not, it belongs to a removed job, and pruning removes
-/// it.
+/// Returns whether pruning keeps a record. Pruning removes the record of a removed job.
 fn is_kept(record: &Record) -> bool {
     record.at == FOR_EVER.as_micros()
 }
 
-/// The records that the ledger must keep for the jobs that the seal shows, whether this leader has the jobs or not. A
-/// leader of a later version may have them.
+/// The records that the ledger must keep for the jobs that the seal shows. This includes jobs that this
+/// leader does not have, because a leader of another version may have them.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct NeededRecords {
     window: Duration,
@@ -100,7 +100,7 @@ impl NeededRecords {
         all
     }
 
-    /// Returns the longest misfire window of all jobs.
+    /// Returns the longest window in the rows of all jobs.
     pub(in crate::scheduler) fn window(&self) -> Duration {
         self.window
     }

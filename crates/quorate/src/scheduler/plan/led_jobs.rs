@@ -165,8 +165,7 @@ impl LedJobs {
         self.removed.insert(Arc::clone(job), removed);
     }
 
-    /// Forgets the removed jobs whose records the nodes have all pruned, because these are older than `mark`. Returns
-    /// their names.
+    /// Forgets removed jobs whose records are all older than `mark`: the nodes have pruned them. Returns their names.
     pub(in crate::scheduler) fn forget_removed(&mut self, mark: WallTime) -> Vec<Arc<str>> {
         let running = |job: &Arc<str>| self.table.entries().any(|entry| entry.job().name == *job);
         let forgotten: Vec<Arc<str>> = self
@@ -217,7 +216,7 @@ impl LedJobs {
         true
     }
 
-    /// Starts the first waiting run, if fewer runs than the limit are active. Returns false if no run was started.
+    /// Starts the first run that may start within the limit of runs. Returns false if there is none.
     pub(in crate::scheduler) fn start_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_ready() else { return false };
         let start = |entry: &mut JobEntry| {
@@ -290,7 +289,8 @@ impl LedJobs {
                     tick = shown(),
                     "its run panicked; the next leader decides on it"
                 );
-                // The end of a requested run does not count for a schedule that counts from the ends of runs.
+                // A scheduled run counts as ended, so that a schedule which counts from ends continues. A
+                // request does not continue with its next run: the next leader decides on this run first.
                 let scheduled = cause.request().is_none();
                 return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
             }
@@ -332,7 +332,7 @@ impl LedJobs {
                 tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
                 AfterRun::Superseded
             }
-            // A leader whose record the seal did not show has ended the run.
+            // Another leader has ended the run. The seal did not show that leader's record.
             LedgerError::Standing(stored) if stored.last => {
                 tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
                 AfterRun::Finished
@@ -366,8 +366,8 @@ impl LedJobs {
         out.push(Effect::Report(Box::new(self.reporter.ran(job, tick, cause, end, ran))));
     }
 
-    /// Handles a later record than the seal found, which now decides on the run. Closes the run, or returns it so that
-    /// the leader continues from that record.
+    /// Handles the record `met`, which is later than the one that the seal found, and now decides on the run.
+    /// Closes the run, or returns it so that the leader continues from that record.
     fn on_met(
         &self,
         job: &Arc<Job>,

@@ -1,5 +1,5 @@
-//! The leader's decisions: which runs start, which ticks are skipped, and what a record means. All functions are pure:
-//! from an event and the time they compute effects, which the leader's event loop carries out.
+//! The leader's decisions: which runs start, which ticks are skipped, and what a record means. All functions
+//! are pure: from an event and the time they compute effects, which the leader's event loop carries out.
 
 pub(super) mod effect;
 pub(super) mod housekeeping;

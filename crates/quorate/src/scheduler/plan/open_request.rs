@@ -1,9 +1,9 @@
 //! A request for runs, from its acceptance until all its runs have ended.
 //!
-//! The runs of a request are made one after another. The request's row in the ledger stores the first tick whose run
-//! has not ended. So the next leader continues with this tick, and needs no records of the ended runs. The row also
-//! stores the time at which it was last advanced. None of the remaining runs can have been started before that time, so
-//! none of their records is earlier.
+//! The runs of a request are made one after another. The request's row in the ledger stores the first tick
+//! whose run has not ended. So the next leader continues with this tick, and needs no records of the ended
+//! runs. The row also stores the time at which it was last advanced. None of the remaining runs can have been
+//! started before that time, so none of their records is earlier.
 
 use crate::scheduler::{
     plan::pending_run::{PendingRun, RecordedRun, RunToClose},
@@ -22,9 +22,10 @@ use crate::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// The most runs of one request.
+/// The largest number of runs of one request.
 pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
-/// The number of ticks up to which a refused request is counted. The text of the refusal names the count.
+/// The number up to which the ticks of a refused request are counted. The text of the refusal names the
+/// count.
 const COUNTED_MAX: usize = 100_000;
 
 /// The row of a request in the ledger, under `ask/ID`.
@@ -36,7 +37,8 @@ pub(in crate::scheduler) struct RequestRow {
     schedule: Arc<str>,
     /// The first tick whose run has not ended; `None` if no run is left.
     next: Option<WallTime>,
-    /// The time when the last run ended, or the request was accepted.
+    /// The time when the most recent run of the request ended, or, before any has ended, when the request was
+    /// accepted.
     moved: WallTime,
 }
 
@@ -52,13 +54,13 @@ pub(in crate::scheduler) struct OpenRequest {
 /// The next step of an open request.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum NextRun {
-    /// Start this run.
+    /// Starts this run.
     Run(PendingRun),
-    /// Close this run. Its end is in a record that is not known to have had a majority.
+    /// Closes this run. Its end is recorded, but the record is not known to be stored on a majority.
     Close(Box<RunToClose>),
-    /// Leave this run out, for the reason given.
+    /// Leaves this run out, for this reason.
     Skip(PendingRun, SkipReason),
-    /// Close the request: all its runs have ended.
+    /// Closes the request: all its runs have ended.
     Finished,
 }
 
@@ -80,12 +82,12 @@ impl RequestRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Returns the time from which on the ledger must keep records for this request.
+    /// Returns the time since which the ledger must keep records for this request.
     pub(in crate::scheduler) fn oldest(&self) -> WallTime {
         self.moved
     }
 
-    /// Returns a request from the nodes' records of its row, and whether the row is closed.
+    /// Reads a request from the nodes' records of its row. Also returns whether the row is closed.
     fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
         let read = |record: &Record| {
             let row: Self = serde_json::from_str(&record.value).ok()?;
@@ -168,7 +170,7 @@ impl OpenRequest {
         self.row.moved = now;
     }
 
-    /// Returns the ticks of those runs of the request that have not ended.
+    /// Returns the ticks of the request's runs that have not ended.
     pub(in crate::scheduler) fn remaining(&self) -> &VecDeque<WallTime> {
         &self.ticks
     }

@@ -1,5 +1,5 @@
-//! The runs and ticks of one job on which the leader decides: runs that wait, active runs, runs to close, and ticks
-//! that do not run.
+//! The runs and ticks of one job on which the leader decides: runs that wait, active runs, runs to close, and
+//! ticks that do not run.
 
 use crate::scheduler::store::{run_writer::RunId, snapshot::LedgerSnapshot};
 use crate::{
@@ -12,7 +12,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A run that waits to be started or opened, with the record of an earlier start if there is one.
+/// A run that waits to be started or opened. If an earlier leader started or opened it, `seen` is the run's
+/// record.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) tick: WallTime,
@@ -21,14 +22,13 @@ pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the sealed nodes would remember a record of that time.
+    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`.
     pub(in crate::scheduler) remembering: bool,
     /// No worker starts the run before this time.
     pub(in crate::scheduler) not_before: WallTime,
     /// The record that decides on the run; `None` if there is no record.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record and too few nodes would remember one. A record of the run's start can then not
-    /// reach a majority of nodes that count.
+    /// True if no node has a record of the run, and too few nodes would remember a record of the time `at`.
     pub(in crate::scheduler) unknown: bool,
     /// The number of times that the run was interrupted in this term.
     pub(in crate::scheduler) interruptions: u32,
@@ -89,14 +89,15 @@ impl PendingRun {
         RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
     }
 
-    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so it can be ended
-    /// only through its slot (R7).
+    /// Returns whether an earlier leader has opened the run. A worker may then have taken the run, so it can
+    /// be ended only through its slot (rule R7 of `docs/design/scheduler.md`).
     pub(in crate::scheduler) fn is_open(&self) -> bool {
         let seen = self.seen.as_ref();
         seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
     }
 
-    /// Returns whether a worker executes the run: the run is already open, or the job is placed on any worker.
+    /// Returns whether a worker executes the run: the run is already open, or the job is placed on any
+    /// worker.
     pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
         job.placement == Placement::AnyWorker || self.is_open()
     }
@@ -156,9 +157,9 @@ pub(in crate::scheduler) struct RunToClose {
 /// Ticks that do not run, and the reason.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum SkippedTick {
-    /// No leader ran them within the misfire window.
+    /// No leader ran them in time, and the misfire rule skips them.
     Missed(MisfiredTicks),
-    /// The tick came due during an earlier run of the job. A later tick runs in its place, or too many ticks waited.
+    /// The tick waited, and a later tick runs in its place, or too many ticks waited.
     Overtaken(WallTime),
     /// The tick came due during an earlier run of the job, and the job's overlap rule skips such ticks.
     Overlapped(WallTime),

@@ -1,5 +1,5 @@
-//! The leader's decisions, as a pure state machine: the planner takes each event with its time, and returns the effects
-//! that the event loop carries out.
+//! The leader's decisions, as a pure state machine: the planner takes each event with its time, and returns
+//! the effects that the event loop carries out.
 
 use crate::scheduler::{
     plan::{
@@ -27,8 +27,8 @@ use std::{
     time::Duration,
 };
 
-/// The largest number of jobs that one event takes over or decides on. The limit lets other tasks run in between: the
-/// lease must be extended in time.
+/// The largest number of jobs that one event takes over or decides on. The limit lets other tasks run in
+/// between: the lease must be extended in time.
 const JOBS_AT_ONCE: usize = 100;
 /// The key of the mark: the row that stores the time up to which all ticks have been decided on.
 const MARK: &str = "looked";
@@ -39,7 +39,7 @@ pub(in crate::scheduler) struct LeaderSettings {
     pub(in crate::scheduler) group: Arc<str>,
     pub(in crate::scheduler) worker: Arc<str>,
     pub(in crate::scheduler) term: FencingToken,
-    /// When the term began.
+    /// The time at which the term began.
     pub(in crate::scheduler) began: WallTime,
     /// The TTL of the leader's lease.
     pub(in crate::scheduler) ttl: Duration,
@@ -57,13 +57,15 @@ pub(in crate::scheduler) struct Planner {
     needed: NeededRecords,
     /// Jobs that wait to be taken over, or to replace the leader's job of the same name.
     to_take: VecDeque<Arc<Job>>,
-    /// Jobs that are taken over once the watches of their open runs have ended.
+    /// Jobs that the leader got later in its term. They are taken over once the leader has stopped watching
+    /// their open runs as runs of unknown jobs.
     deferred: BTreeMap<Arc<str>, Arc<Job>>,
-    /// True once all jobs of the beginning of the term, and the requests of earlier leaders, are taken over.
+    /// True once the leader has taken over the jobs that it had when its term began, and the requests of
+    /// earlier leaders.
     is_complete: bool,
     /// The time up to which this leader has decided on all ticks.
     decided: Option<WallTime>,
-    /// True if a warning was logged that the ledger forgets unfinished runs.
+    /// True once a warning was logged that the ledger forgets unfinished runs.
     warned: bool,
     superseded: bool,
 }
@@ -95,8 +97,8 @@ impl Planner {
         !self.to_take.is_empty()
     }
 
-    /// Returns whether the leader has taken over the jobs and the requests that existed when its term began. Before
-    /// that, a request may not find its job, and the ledger must not be pruned.
+    /// Returns whether the leader has taken over the jobs and the requests that existed when its term began.
+    /// Before that, a request may not find its job, and the ledger must not be pruned.
     pub(in crate::scheduler) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -121,8 +123,8 @@ impl Planner {
         self.jobs.reporter()
     }
 
-    /// Compares the planner's jobs with those of the registry. Jobs that the registry no longer has are removed at
-    /// once. [`Planner::take_over`] takes over the others later.
+    /// Compares the planner's jobs with those of the registry. Jobs that the registry no longer has are
+    /// removed at once. [`Planner::take_over`] takes over the others later.
     pub(in crate::scheduler) fn change(
         &mut self,
         jobs: &BTreeMap<Arc<str>, Arc<Job>>,
@@ -143,8 +145,8 @@ impl Planner {
         out
     }
 
-    /// Takes over some of the waiting jobs. After the last job, takes over the requests that were open when the term
-    /// began, and starts to watch the open runs of jobs that the leader does not have.
+    /// Takes over some of the waiting jobs. After the last job, takes over the requests that were open when
+    /// the term began, and starts to watch the open runs of jobs that the leader does not have.
     pub(in crate::scheduler) fn take_over(&mut self, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for _ in 0..JOBS_AT_ONCE {
@@ -214,7 +216,7 @@ impl Planner {
         out
     }
 
-    /// Handles the end of the watch of a run whose job the leader does not have.
+    /// Handles the end of the task that watches an open run of a job that the leader does not have.
     fn watch_ended(&mut self, ended: RunCompletion, out: &mut Vec<Effect>) {
         let RunCompletion { key, tick, cause, end, .. } = ended;
         let Some(job) = self.unknown_runs.end(&key) else { return };
@@ -266,18 +268,21 @@ impl Planner {
         self.requests.not_stored();
     }
 
-    /// Returns the effect that writes the mark, once there is one. The next leader enters the ticks after the mark that
-    /// no leader ran in the history as missed.
+    /// Returns the effect that writes the mark; `None` until all due ticks were decided on for the first
+    /// time. Of the ticks after the mark, the next leader enters in the history, as missed, those that no
+    /// leader has run.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })
     }
 
-    /// Returns the low-water mark: no job needs the ledger's records before this time.
+    /// Returns the low-water mark, before which the ledger may be pruned. No job needs an older record,
+    /// except for runs that have been unfinished for longer than the ledger keeps their records.
     pub(in crate::scheduler) fn low_water(&mut self, now: WallTime) -> WallTime {
         let jobs = &self.jobs;
         let unfinished = jobs.table().entries().filter_map(|entry| entry.plan().oldest());
-        // The leader knows which records its own jobs need. Another leader may need the records of other jobs.
+        // The leader knows which records its own jobs need. Another leader may need the records of other
+        // jobs.
         let of_others = self.needed.unfinished().filter(|(job, _)| !jobs.knows(job)).map(|(_, at)| at);
         let oldest = unfinished.chain(self.requests.oldest()).chain(of_others).min();
         let led = || jobs.table().entries().map(|entry| &**entry.job());
@@ -301,7 +306,8 @@ impl Planner {
         }
     }
 
-    /// Returns the jobs that are in the ledger and that the leader does not have. Some of them may have ended.
+    /// Returns the jobs that are in the ledger and that the leader does not have. Some of them may have
+    /// ended, so that [`Planner::jobs_ended`] must close their records.
     pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
         let mut unknown = jobs_in_ledger(self.jobs.sealed());
         unknown.extend(self.unknown_runs.jobs());
@@ -309,8 +315,8 @@ impl Planner {
         unknown
     }
 
-    /// Handles the event that no worker has had these jobs for the ledger's retention. Closes the ledger's records of
-    /// these jobs.
+    /// Handles the event that no worker has had these jobs for the ledger's retention. Closes the ledger's
+    /// records of these jobs.
     pub(in crate::scheduler) fn jobs_ended(&mut self, ended: Vec<Arc<str>>, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for job in ended {

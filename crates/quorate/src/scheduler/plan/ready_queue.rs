@@ -3,9 +3,9 @@
 use crate::env::WallTime;
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// The position of a job's first run among the runs that may start. Runs for workers come first, since the limit of the
-/// leader does not apply to them. After that, runs are ordered by priority, then by time, then by the number of the
-/// job.
+/// The position of a job's first run among the runs that may start. Runs for workers come first, since the
+/// limit of the leader does not apply to them. The other runs are ordered by priority, then by time, then by
+/// the place of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) struct ReadyOrder {
     here: bool,

@@ -1,4 +1,5 @@
-//! Writes the history entries of a leader, and the records that close runs which no executor closes.
+//! Makes the history entries of a leader, and the closed records of the runs that the leader drops, or ends
+//! without executing them.
 
 use crate::scheduler::{
     plan::{
@@ -38,7 +39,7 @@ pub(in crate::scheduler) struct NotRun {
     pub(in crate::scheduler) why: Arc<str>,
 }
 
-/// Writes reports under the name and the term of one leader.
+/// Makes reports under the name and the term of one leader.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Reporter {
     worker: Arc<str>,
@@ -56,7 +57,7 @@ impl Reporter {
         &self.worker
     }
 
-    /// Reports a run that was executed, here or by a worker.
+    /// Reports a run that was executed, by the leader or by a worker.
     pub(in crate::scheduler) fn ran(
         &self,
         job: &Arc<Job>,
@@ -88,8 +89,8 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close: None, ended: None }
     }
 
-    /// Reports a run that the executor dropped because the run did not stop in time. `started` is the record of the
-    /// run.
+    /// Reports a run that the leader dropped because the run did not stop in time. `started` is the record of
+    /// the run.
     pub(in crate::scheduler) fn aborted(
         &self,
         job: &Arc<Job>,
@@ -114,8 +115,8 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close, ended: None }
     }
 
-    /// Reports a run of an earlier term, and closes it under this term. Either an earlier leader started the run and
-    /// recorded no end. Or the run's end is in a record that is not known to have had a majority.
+    /// Reports a run of an earlier term, and closes it under this term. Either an earlier leader started the
+    /// run and recorded no end, or the recorded end is not known to be stored on a majority.
     pub(in crate::scheduler) fn closed(&self, job: &Arc<Job>, found: RunToClose) -> RunReport {
         let RunToClose { run, end, why } = found;
         let seen = run.seen.as_ref();
@@ -167,7 +168,8 @@ impl Reporter {
             }
             SkippedTick::Overlapped(tick) => {
                 let why = "it came due while an earlier run of the job went on";
-                // Without a closed record, the next leader would conclude that no leader had decided on the tick.
+                // Without a closed record, the next leader would conclude that no leader had decided on the
+                // tick, and might run it.
                 closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::SkippedOverlap, why))
             }
             SkippedTick::TooLate(tick) => {
@@ -201,8 +203,9 @@ impl Reporter {
         self.record(run, seen, RunRecord::closed(&self.worker, end, why), self.term)
     }
 
-    /// Returns the closed record as this leader writes it, for a run whose history entry has the term `under`. Only the
-    /// nodes that R13 allows count for the record.
+    /// Returns the closed record as this leader writes it, for a run whose history entry has the term `term`.
+    /// The record also stores a time: a node counts for the record only if its memory began before that time
+    /// (rule R13 of `docs/design/scheduler.md`).
     fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
         let record = record.remembered(memory_needed(run.at, self.began), term);
         Close { record: record.into_record(run.at, self.term), run, seen }

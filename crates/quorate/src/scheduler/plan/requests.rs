@@ -21,7 +21,8 @@ use std::{
 
 /// The largest number of open requests for runs.
 const OPEN_MAX: usize = 1_000;
-/// The number of answers that the leader remembers, so that it can repeat an answer to a request that arrives again.
+/// The number of answers that the leader remembers, so that it can repeat an answer to a request that arrives
+/// again.
 const ANSWERS_MAX: usize = 10_000;
 
 /// The open requests, and the answers to earlier ones.
@@ -37,8 +38,8 @@ pub(in crate::scheduler) struct Requests {
 #[derive(Debug)]
 pub(in crate::scheduler) enum Asked {
     Answer(JobResponse),
-    /// The request is granted once a row is stored at a majority. Until then the answer is not final, because this
-    /// leader may fail to write the row.
+    /// The leader answers the request once a majority stores its row. Until then the answer is not final,
+    /// because this leader may fail to write the row.
     Store(Box<Granted>),
 }
 
@@ -73,7 +74,8 @@ impl Requests {
             let id = row.id();
             self.answers.insert(id, row.answer().clone());
             let place = jobs.table().place(row.job()).filter(|_| !closed);
-            // A job that this worker does not have may be a job of a newer version. The next leader may have it.
+            // A job that this worker does not have may be a job of a newer version. The next leader may have
+            // it.
             let Some(entry) = place.and_then(|place| jobs.table().get(place)) else { continue };
             let request = OpenRequest::resume(row, entry.job());
             put(&request, out);
@@ -133,8 +135,8 @@ impl Requests {
         answer
     }
 
-    /// Handles the event that this leader cannot store the row of a request. The sender gets no answer, and sends the
-    /// request again.
+    /// Handles the event that this leader cannot store the row of a request. The request gets no answer, and
+    /// the inbox passes it on again.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.storing -= 1;
     }
@@ -155,8 +157,8 @@ impl Requests {
         self.enqueue_next(id, jobs, now, out);
     }
 
-    /// Cancels the requests of a job that was removed. `active` are those requests that have an active run, which
-    /// continues to its end.
+    /// Cancels the requests of a job that was removed. `active` are those requests that have an active run,
+    /// which continues to its end.
     pub(in crate::scheduler) fn drop_job(
         &mut self,
         job: &Arc<str>,
@@ -172,7 +174,7 @@ impl Requests {
         }
     }
 
-    /// Returns the time from which on the ledger must keep records for the open requests.
+    /// Returns the time since which the ledger must keep records for the open requests.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         self.open.values().map(|request| request.row().oldest()).min()
     }
@@ -243,8 +245,8 @@ impl Requests {
         Ok(JobResponse::Accepted { text, count: (count + dropped) as u64 })
     }
 
-    /// Drops the runs of a request that have not begun. Closes the request unless one of its runs is `active`. Returns
-    /// the number of dropped runs.
+    /// Drops the runs of a request that have not begun. Closes the request unless one of its runs is
+    /// `active`. Returns the number of dropped runs.
     fn drop_runs(
         &mut self,
         id: RequestId,
@@ -308,7 +310,8 @@ impl Requests {
     }
 }
 
-/// Returns the effects that close the open requests of a job that has ended, as the seal showed these requests.
+/// Returns the effects that close the open requests of a job that has ended. The requests and their rows are
+/// those that the seal found.
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
@@ -360,8 +363,8 @@ fn resume(
     row_granted(request, if was_active { "was not paused" } else { "resumed" }, place, jobs)
 }
 
-/// Grants a request that is answered once the job's row is stored. The row is written even if it is unchanged, because
-/// it may not be stored yet.
+/// Grants a request that is answered once the job's row is stored. The row is written even if it is
+/// unchanged, because it may not be stored yet.
 fn row_granted(request: &JobRequest, text: &str, place: usize, jobs: &LedJobs) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
     let granted = Granted::row(request.id, text, &entry.job().name, entry.row());
@@ -376,10 +379,10 @@ fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
     out.push(Effect::PutRow { key: request.row().id().key(), value: request.row().to_value() });
 }
 
-/// Returns whether a requested run that is left out is reported as lost. A run that has ended is already in the
-/// history. If the ledger has forgotten the run's time, either the request was closed earlier, or no leader had the job
-/// for that long. In the first case the row comes from a node that was unreachable when the request was closed. Up to a
-/// thousand runs that are not lost would then be reported.
+/// Returns whether a requested run that is left out is reported as lost. A run that has ended (`Final`) is
+/// already in the history. If the ledger has pruned the run's time (`Pruned`), the request may have been
+/// closed before: its row then comes from a node that was unreachable at that time. A report would wrongly
+/// name all runs of the request as lost, up to a thousand.
 fn is_lost(why: SkipReason) -> bool {
     !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }

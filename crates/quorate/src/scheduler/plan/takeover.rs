@@ -12,8 +12,8 @@ use crate::{
     scheduler::{Job, RunKey},
 };
 
-/// Sorts the ticks of a job that have a record and no settled end. The result has the runs to start or to continue, and
-/// the records to close.
+/// Finds the ticks of a job that have a record, but no end that a majority is known to store. Returns the
+/// runs to start or to continue, and the runs to close.
 pub(in crate::scheduler) fn unfinished(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -31,8 +31,10 @@ pub(in crate::scheduler) fn unfinished(
 
 /// Returns the time after which ticks are due for a leader that begins `now`.
 ///
-/// The due ticks are those within the misfire window. Ticks before the window are due too, if they are later than
-/// `marked`, the time up to which the previous leader decided on all ticks. They are entered in the history as missed.
+/// Ticks within the misfire window are due. Earlier ticks are due too, if they are later than `marked`, the
+/// time up to which the previous leader decided on all ticks, and later than the last tick before the window
+/// that has a record. The leader enters such earlier ticks in the history as missed. No tick before `since`
+/// is due.
 pub(in crate::scheduler) fn due_after(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -67,7 +69,8 @@ mod tests {
         job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
     }
 
-    /// Returns the snapshot of two nodes whose memory began at `since`, with an open record of the tick 12.
+    /// Returns the snapshot of two nodes whose memory began at `since`. Both store an open record of the tick
+    /// 12.
     fn opened(since: u64, cause: RunCause) -> LedgerSnapshot {
         let open = OpenRun {
             generation: 2,

@@ -3,7 +3,8 @@
 use crate::env::WallTime;
 use std::collections::BTreeSet;
 
-/// The times at which jobs are due. The cost of a step grows with the number of due jobs only, not with the number of jobs.
+/// The times at which jobs are due. The cost of finding the due jobs depends on their number, and hardly on
+/// the number of all jobs.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct TimerQueue {
     timers: BTreeSet<(WallTime, usize)>,

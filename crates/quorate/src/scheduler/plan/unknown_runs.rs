@@ -1,10 +1,11 @@
-//! The open runs of jobs that the leader does not have.
+//! The open runs of unknown jobs: jobs that the leader does not have.
 //!
-//! Such a job may belong to another version, or may have been removed. Workers that have the job can still take its
-//! open runs. The leader watches these runs as it watches those of its own jobs, so that each run gets its end in the
-//! history. A run that a worker executes is closed with its outcome. A run that no worker takes within its time is
-//! closed as skipped. Only a leader that has the job opens another generation. So a lost at-least-once run waits for
-//! such a leader, at most until the job has ended.
+//! An unknown job may belong to another version of the program, or may have been removed. Workers that have
+//! the job can still take its open runs. The leader watches these runs like those of its own jobs, so that
+//! each run gets its end in the history. A run that a worker executes is closed with its outcome. A run that
+//! no worker takes in time is closed as skipped, or as cancelled after its first generation. Only a leader
+//! that has the job opens another generation. So a lost at-least-once run waits for a leader that has the
+//! job, at most until no worker has had the job for the ledger's retention.
 
 use crate::scheduler::{
     plan::{
@@ -26,7 +27,7 @@ use std::{
 /// The reason of a run that is ended because its job has ended.
 const ENDED: &str = "no worker has had the job for the ledger's retention";
 
-/// The watched runs, each with a stand-in for its job.
+/// The watched runs, by key, each with a [stand-in](stand_in) for its job.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct UnknownRuns {
     runs: BTreeMap<Arc<str>, Arc<Job>>,
@@ -60,8 +61,8 @@ impl UnknownRuns {
         self.runs.values().map(|job| Arc::clone(&job.name)).collect()
     }
 
-    /// Stops watching the runs of a job that the leader gets. Returns whether any run is watched. If so, the leader
-    /// takes the job over once these watches have ended.
+    /// Stops watching the runs of a job that the leader now has. Returns whether any run was watched. If so,
+    /// the leader takes the job over once the tasks that watch these runs have ended.
     pub(in crate::scheduler) fn release(&self, job: &str, out: &mut Vec<Effect>) -> bool {
         let before = out.len();
         out.extend(self.of_job(job).map(|key| Effect::Release { key: Arc::clone(key) }));
@@ -74,7 +75,7 @@ impl UnknownRuns {
         out.extend(self.of_job(job).map(|key| end(Arc::clone(key))));
     }
 
-    /// Handles the end of the watch of the run under `key`. Returns the stand-in for the run's job.
+    /// Handles the end of the task that watches the run under `key`. Returns the stand-in for the run's job.
     pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<Arc<Job>> {
         self.runs.remove(key)
     }
@@ -84,9 +85,9 @@ impl UnknownRuns {
     }
 }
 
-/// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler never runs.
-/// The leader does not know how many history entries the job keeps, so the stand-in keeps all. A leader that has the
-/// job prunes the history later.
+/// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler
+/// never runs. The leader does not know how many history entries the job keeps, so the stand-in keeps all. A
+/// leader that has the job prunes the history later.
 fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
     let job =
         Job::new(name, at(tick), |_| async { Err::<(), _>("a leader without the job cannot execute it") });

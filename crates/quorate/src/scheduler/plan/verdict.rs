@@ -1,5 +1,5 @@
-//! The meaning of the records that the nodes have of a run: whether a leader may start the run, overwrite a record, or
-//! must leave the run alone.
+//! Interprets the records that the nodes have of a run: may a leader start the run, may it overwrite a
+//! record, or must it leave the run alone? The rules R1 to R14 are explained in `docs/design/scheduler.md`.
 
 use crate::scheduler::policy::Delivery;
 use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
@@ -31,11 +31,12 @@ impl Delivery {
 /// The decision on a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Write *started* to a majority, check the lease again, and start the run.
+    /// The leader writes a *started* record and executes the run, or writes an *open* record, so that a
+    /// worker can execute it.
     Run,
-    /// Do not run it, for this reason.
+    /// The tick does not run, for this reason.
     Skip(SkipReason),
-    /// Ask the nodes again: too few have answered.
+    /// Too few nodes have answered, so the leader asks again.
     AskAgain,
 }
 
@@ -60,7 +61,7 @@ pub enum SkipReason {
 /// The answer of one node to the seal, as far as it concerns one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeAnswer<'a> {
-    /// When the node's memory began, by its own wall clock (from its marker).
+    /// The time at which the node's memory began, on the node's own wall clock. The node's marker stores it.
     pub since: NodeTime,
     /// The low-water mark of the ledger on this node.
     pub low_water: u64,
@@ -69,9 +70,9 @@ pub struct NodeAnswer<'a> {
 }
 
 impl NodeAnswer<'_> {
-    /// Returns whether the node would still have a record of this tick if one had been written to the node. That is so
-    /// if the node's memory began before the tick was due, even if its clock is off by `max_clock_offset`. A node for
-    /// which this is false counts neither in the seal nor in a write.
+    /// Returns whether the node would still have a record of this tick if one had been written to the node.
+    /// This is true if the node's memory began before the tick was due, even if its clock is off by
+    /// `max_clock_offset`. A node for which this is false counts neither in the seal nor in a write.
     pub fn remembers(&self, tick: WallTime, max_clock_offset: Duration) -> bool {
         self.since + max_clock_offset <= tick
     }
@@ -80,15 +81,16 @@ impl NodeAnswer<'_> {
 /// The verdict on a tick from the answers of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunVerdict {
-    /// No node has a record, and a majority would remember one. After the seal, no earlier leader can start the tick.
+    /// No node has a record, and a majority would remember a record. After the seal, no earlier leader can
+    /// start the tick.
     NotStarted,
-    /// The record that decides is *started*: the run may have been started, or its start may have failed.
+    /// The record that decides is *started*: the run may have been started.
     Started {
         /// The term of that record.
         term: FencingToken,
         /// The worker that wrote it; `None` if the record's text cannot be read.
         worker: Option<Arc<str>>,
-        /// The record that the leader names as *seen* when it overwrites it.
+        /// The record that decides. A leader that overwrites it names it as the record that it has seen.
         record: Record,
     },
     /// The deciding record is *open*: workers may take the run, or one of them has taken it.
@@ -101,7 +103,7 @@ pub enum RunVerdict {
         /// The record that decides.
         record: Record,
     },
-    /// No node has a record, and no majority would remember one.
+    /// No node has a record, and no majority would remember a record.
     Unknown,
     /// The tick is older than the ledger's low-water mark.
     Pruned,
@@ -109,38 +111,42 @@ pub enum RunVerdict {
     NoQuorum,
 }
 
-/// Orders the records that nodes have of one run: the record of the highest rank decides, closed or not (R11b).
+/// Orders the records that nodes have of one run: the record of the highest rank decides, closed or not (rule
+/// R11b).
 ///
-/// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks higher. Two
-/// different records of one term and stage are ordered by their text. So every leader that sees both decides by the
-/// same record, whatever the order of the nodes.
+/// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks
+/// higher. Two different records of one term and stage are ordered by their text. So every leader that sees
+/// both decides by the same record, in any order of the nodes.
 pub(in crate::scheduler) fn rank(record: &Record) -> (FencingToken, Stage, &str) {
     (record.term, stage(record), &record.value)
 }
 
-/// Returns the stage of a record. A record that cannot be read counts as *started*, because the run may have been
-/// started.
+/// Returns the stage of a record. A record that cannot be read counts as *started*, because the run may have
+/// been started.
 pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
     RunRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
 }
 
-/// Returns whether a leader may overwrite `met`, a record of an earlier term on a node, with `target` (R14).
+/// Returns whether a leader may overwrite `met`, a record of an earlier term that it met on a node, with
+/// `target` (rule R14).
 ///
-/// If a majority of the sealed nodes remembers the run, the seal found every record that ever had a majority. If not, a
-/// later record than the `seen` one may have had a majority. Then that later record decides, and is not overwritten.
+/// `seen` is the record that the seal found. `remembering` is true if the seal was answered by a majority of
+/// nodes that remember the run. The seal then found every record that ever had a majority. Otherwise, a
+/// record later than `seen` may have had a majority. The leader does not overwrite such a record, but
+/// continues from it. A closed record may overwrite any record of an earlier term.
 pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
     remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
 }
 
-/// Returns whether a leader that has written `before` may write `next`. Within a term, a leader's records of a run only
-/// go forward: *open* 1, *open* 2, *closed* (R14).
+/// Returns whether a leader that has written `before` may write `next`. Within a term, a leader's records of
+/// a run only go forward: *open* 1, *open* 2, *closed* (rule R14).
 pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
 
-/// Returns the end that a leader adopts from the record that decides (R2b). A *skipped* record may never have had a
-/// majority. If no majority of the sealed nodes remembers the run, a later record that did have a majority may be
-/// forgotten. Then *skipped* becomes *lost*.
+/// Returns the end that a leader adopts from the record that decides (rule R2b). `remembering` is true if the
+/// seal was answered by a majority of nodes that remember the run. Otherwise, a later record than *skipped*
+/// may have had a majority and be forgotten. The run may then have been started, so *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -152,8 +158,8 @@ pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     }
 }
 
-/// Returns the end of a generation that the leader ended through its slot. A generation after the first is never
-/// skipped as a misfire, because an earlier generation may have been started.
+/// Returns the end of a generation that the leader ended through its slot. A generation after the first is
+/// never skipped as a misfire, because an earlier generation may have been started.
 pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -165,21 +171,22 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     }
 }
 
-/// Returns the number of the generation that a leader opens if it found no record of the run. Without a majority of
-/// nodes that remember the run, an earlier generation may have been started, so this generation is not the first (R2c).
+/// Returns the number of the generation that a leader opens if it found no *open* record of the run. Unless a
+/// majority of the nodes remembers that there was no record, an earlier generation may have been started. The
+/// new generation then counts as the second (rule R2c).
 pub fn first_opened(remembering: bool) -> u32 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which a node's memory must have begun. Only such a node counts for a leader's writes and for
-/// the generations that the leader opens. The time is the run's time or the beginning of the leader's term, whichever
-/// is later (R13).
+/// Returns the time before which a node's memory must have begun, for the node to count for a leader's writes
+/// and for the generations that the leader opens. It is the later of the run's time and the beginning of the
+/// leader's term (rule R13).
 pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
     run.max(term_began)
 }
 
-/// Returns the open record that a worker may take, if there is one. A majority of `nodes`, whose memory covers the
-/// record's `at`, must show exactly the same record, including its term (R3).
+/// Returns the open record that a worker may take, if there is one. Of the `nodes` nodes, a majority whose
+/// memories cover the record's `at` must show exactly the same record, including its term (rule R3).
 pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
     shown.iter().find_map(|(_, record)| {
         let record = record.as_ref()?;
@@ -191,11 +198,13 @@ pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Rec
     })
 }
 
-/// Decides on the tick due at `tick` from the nodes' answers to the *seal*, one for each node that has answered.
+/// Decides on the tick due at `tick` from the nodes' answers to the *seal*, one for each node that has
+/// answered.
 ///
-/// The record of the highest term decides, closed or not. A record counts on every node, even if the node's memory
-/// began later than the tick, because a leader did write it. *No record* counts only from a node that would remember
-/// one. One record on one node is enough to count as a start: the nodes that did not answer may have the record too.
+/// The record of the highest term decides, closed or not. A record counts on every node, even if the node's
+/// memory began later than the tick, because a leader did write it. *No record* counts only from a node that
+/// would remember one. One *started* record on one node is enough to count as a start: the nodes that did not
+/// answer may have the record too.
 pub fn verdict(
     answers: &[NodeAnswer<'_>],
     quorum: usize,

@@ -8,9 +8,9 @@ use std::fmt;
 pub enum Delivery {
     /// The run is not repeated: a tick starts once, or not at all.
     AtMostOnce,
-    /// The run is repeated until it is recorded as done. If a leader is paused between its last check of its lease and
-    /// the start of the work, the work may start after another leader has recorded *done*. The sink must compare
-    /// fencing tokens.
+    /// The run is repeated until its end is recorded. If a leader is paused between its last check of its
+    /// lease and the start of the handler, the handler may start after another leader has recorded *done*. So
+    /// the store to which the handler writes must refuse older fencing tokens.
     #[default]
     AtLeastOnce,
 }

@@ -1,15 +1,15 @@
 use crate::{env::WallTime, scheduler::schedule::Schedule};
 use std::time::Duration;
 
-/// The largest number of ticks that a search for the last due run examines. The jitter is no longer than the shortest
-/// gap, so the search rarely examines more than one.
+/// The largest number of ticks that a search for the last due run examines. The jitter is no longer than the
+/// shortest gap, so the search rarely examines more than one.
 const WALK_MAX: usize = 64;
 
 /// The delay between a tick and the start of its run.
 ///
-/// It is a pure function of the job's name and the tick, so it is the same on every replica, in every version and on
-/// every machine: FNV-1a over the name, plus the tick's microseconds, then the output function of SplitMix64, scaled to
-/// the window. Over the ticks of a job, the delays are uniform on `[0, max)`.
+/// It is a pure function of the job's name and the tick, so it is the same on every replica, in every version
+/// and on every machine: FNV-1a over the name, plus the tick's microseconds, then the output function of
+/// SplitMix64, scaled to the window. Over the ticks of a job, the delays are uniform on `[0, max)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::scheduler) struct Jitter {
     seed: u64,
@@ -21,7 +21,7 @@ impl Jitter {
         Self { seed: fnv_1a(job), max_micros: u64::try_from(max.as_micros()).unwrap_or(u64::MAX) }
     }
 
-    /// The exclusive upper limit of the delays.
+    /// Returns the exclusive upper limit of the delays.
     pub(in crate::scheduler) fn max(self) -> Duration {
         Duration::from_micros(self.max_micros)
     }
@@ -38,8 +38,8 @@ impl Jitter {
         tick + self.of(tick)
     }
 
-    /// Returns the point up to which the runs of all ticks are due at `at`. Delays never reorder ticks, because none is
-    /// longer than the shortest gap.
+    /// Returns the time up to which ticks have runs that are due at `at`. A single time suffices, because the
+    /// delays never reorder ticks: no delay is longer than the shortest gap between ticks.
     pub(in crate::scheduler) fn upto(self, schedule: &Schedule, at: WallTime) -> WallTime {
         if self.max_micros == 0 {
             return at;
@@ -74,7 +74,8 @@ mod tests {
         WallTime::from_micros(1_700_000_040_000_000 + number * 60_000_000)
     }
 
-    /// Regression: these values must never change, because replicas of different versions must compute the same delays.
+    /// Regression: these values must never change, because replicas of different versions must compute the
+    /// same delays.
     #[test]
     fn delays_do_not_change_between_versions() {
         assert_eq!(fnv_1a("a"), 0xaf63_dc4c_8601_ec8c, "from the table of test values of FNV-1a");

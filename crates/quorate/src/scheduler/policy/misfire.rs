@@ -2,14 +2,14 @@ use crate::env::WallTime;
 use crate::scheduler::{policy::jitter::Jitter, schedule::Schedule};
 use std::time::Duration;
 
-/// The maximal number of ticks in one [`DueTicks`].
+/// The maximal number of ticks to run in one [`DueTicks`].
 pub const DUE_MAX: usize = 10_000;
 
 /// The smallest step of a wall clock.
 const MICRO: Duration = Duration::from_micros(1);
 
-/// The rule for *misfired* ticks: those that no leader planned in time, because there was no leader, or its process was
-/// paused. A tick that is planned in time runs under every rule.
+/// The rule for *misfired* ticks: those that no leader planned in time, because there was no leader, or its
+/// process was paused. A tick that is planned in time runs under every rule.
 ///
 /// The window is the time after a tick within which it may still run.
 ///
@@ -39,8 +39,8 @@ pub enum Misfire {
 }
 
 impl Misfire {
-    /// Returns the rule under which only the latest tick that was missed within this time runs, in place of all missed
-    /// ticks.
+    /// Returns the rule under which only the latest tick that was missed within this time runs, in place of
+    /// all missed ticks.
     pub const fn run_once(within: Duration) -> Self {
         Self::RunOnce { within }
     }
@@ -50,8 +50,8 @@ impl Misfire {
         Self::RunAll { within }
     }
 
-    /// Returns the default rule of a job: one run for all ticks missed within an hour, or within a thousand times the
-    /// shortest gap between two ticks if that is less, so that the ledger keeps few of them.
+    /// Returns the default rule of a job: one run for all ticks missed within an hour, or within a thousand
+    /// times the shortest gap between two ticks if that is less, so that the ledger keeps few ticks.
     pub fn default_for(schedule: &Schedule) -> Self {
         Self::default_for_gap(schedule.busiest_gap())
     }
@@ -90,7 +90,8 @@ pub struct DueTicks {
     pub next: Option<WallTime>,
 }
 
-/// A span of ticks that do not run. It is not a list, because an outage may have missed millions.
+/// A span of ticks that do not run. A list of the ticks would be too long: an outage may miss millions of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MisfiredTicks {
     /// The first tick.
@@ -102,16 +103,15 @@ pub struct MisfiredTicks {
 }
 
 impl MisfiredTicks {
-    /// Returns the spans, oldest first, that are left of this one without the ticks that have `recorded` runs in the
-    /// ledger.
+    /// Removes the `recorded` ticks, which have a run in the ledger, from this span. Returns the spans that
+    /// are left, oldest first.
     pub(in crate::scheduler) fn without(
         self,
         schedule: &Schedule,
         recorded: impl Iterator<Item = WallTime>,
     ) -> Vec<Self> {
         let (mut rest, mut after) = (Vec::new(), before(self.first));
-        // Between two recorded ticks there may be millions of ticks without a record. Usually there is none, and the
-        // search finds that quickly.
+        // All ticks between two recorded ticks form one span, because there may be millions of them.
         let mut take = |after, until| rest.extend(span(schedule, after, until, self.why));
         for tick in recorded.filter(|tick| (self.first..=self.last).contains(tick)) {
             take(after, before(tick));
@@ -141,20 +141,22 @@ pub enum MisfireReason {
         /// The tick that runs.
         by: WallTime,
     },
-    /// The ticks are more than one plan can hold.
+    /// More ticks were missed than one [`DueTicks`] can contain.
     #[error("more than {DUE_MAX} were missed; the latest run")]
     TooMany,
 }
 
-/// Returns the ticks to run at `now`, and those that have misfired for good.
+/// Returns the ticks to run at `now`, the ticks that are skipped because they are too late, and the next
+/// tick.
 ///
-/// `from` is exclusive. It is the newest tick that has been decided on, or the point before which no tick counts (the
-/// ledger's low-water mark, the moment in which the job was first seen). Ticks at or before it are ignored, so a wall
-/// clock that steps back repeats none. A tick is on time while `now` is no more than `late_after` past it.
+/// Ticks at or before `from` are ignored, so that no tick is repeated after a wall clock has stepped back.
+/// `from` is the newest tick that has been decided on, or the time before which no tick counts: the ledger's
+/// low-water mark, or the time at which the job was registered. A tick is on time while `now` is no more than
+/// `late_after` past it.
 ///
 /// The function does not know the ledger, which may already have a record of a returned tick: see
-/// [`verdict`](crate::internals::verdict). Its time is bounded: after a week's outage of an `every 10ms`, it does not walk
-/// through sixty million ticks.
+/// [`verdict`](crate::internals::verdict). Its running time is bounded: after an outage of a week, it does
+/// not walk through the sixty million ticks of an `every 10ms`.
 pub fn due(
     schedule: &Schedule,
     misfire: Misfire,
@@ -165,7 +167,8 @@ pub fn due(
     due_with(schedule, misfire, Jitter::default(), from, now, late_after)
 }
 
-/// Like [`due`], for runs that are due at their tick plus its jitter. A run is late from that time on.
+/// Does the same as [`due`] for a job with a jitter. The run of a tick is due at the tick plus its delay, and
+/// its lateness counts from that time.
 pub(in crate::scheduler) fn due_with(
     schedule: &Schedule,
     misfire: Misfire,
@@ -175,7 +178,8 @@ pub(in crate::scheduler) fn due_with(
     late_after: Duration,
 ) -> DueTicks {
     if schedule.is_after_end() {
-        // Such ticks come one at a time, and none is ever too late: only the end of a tick's run causes the next tick.
+        // The ticks of this schedule come one at a time, because each follows the end of the run before it. A
+        // late tick is never skipped: without its run, no further tick would follow.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return DueTicks { run, skipped: Vec::new(), next: next.first().copied() };
@@ -189,7 +193,8 @@ pub(in crate::scheduler) fn due_with(
     let mut skipped = Vec::new();
     let mut skip = |after, until, why| skipped.extend(span(schedule, after, until, why));
 
-    // Three spans of time, each exclusive of its beginning: too old, missed within the window, on time.
+    // The ticks fall into three spans of time: older than the window, missed within the window, and on time.
+    // Each span excludes its beginning.
     let on_time = from.max(upto(before(clock - late_after)));
     let window = from.max(upto(before(clock - misfire.within()))).min(on_time);
     let mut run = Vec::new();
@@ -256,7 +261,8 @@ mod tests {
         Cron::parse("* * * * *").unwrap().into()
     }
 
-    /// Returns the decision on a minutely job that missed ten minutes of ticks, 30 s after the last of them.
+    /// Returns the decision on a job that is due each minute and missed ten ticks, 30 s after the last of
+    /// them.
     fn missed(rule: Misfire) -> DueTicks {
         due(&minutely(), rule, at(0), at(630), Duration::from_secs(10))
     }

@@ -2,20 +2,21 @@ use std::fmt;
 
 /// The rule for a tick that is due while an earlier run of the same job is active.
 ///
-/// Catch-up runs (of ticks that were missed, or started and not ended) and requested runs are never skipped by this rule.
-/// They wait, one after another.
+/// This rule never skips a requested run, or a catch-up run of a tick that was missed, or started and not
+/// ended. Such runs wait, and run one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Overlap {
     /// The tick does not run.
     Skip,
-    /// The tick waits for the end of that run. If several ticks wait, the latest runs; under the misfire rule run-all, each
-    /// of them runs.
+    /// The tick waits for the end of the earlier run. If several ticks wait, the latest runs; under the
+    /// misfire rule run-all, each of them runs.
     #[default]
     Queue,
-    /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace is dropped.
+    /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace
+    /// is dropped.
     CancelOld,
-    /// The tick runs beside the earlier run.
+    /// The tick runs at the same time as the earlier run.
     Allow,
 }
 

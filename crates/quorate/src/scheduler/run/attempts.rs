@@ -14,7 +14,7 @@ pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) cause: RunCause,
     pub(in crate::scheduler) guard: RunGuard,
-    /// The output that the handler sets beside its result.
+    /// The data that the handler sets in addition to its result.
     pub(in crate::scheduler) output: RunOutput,
     pub(in crate::scheduler) cancel: Cancel,
     /// The time that a cancelled run has to end.
@@ -44,8 +44,8 @@ pub(in crate::scheduler) enum ExecutionEnd {
     TimedOut,
     /// The run was cancelled on request, or for a later tick.
     Cancelled,
-    /// The run's term or claim ended, or the handler marked the run as interrupted. The run of an at-least-once job is
-    /// executed again.
+    /// The run's term or claim ended, or the handler marked the run as interrupted. The run of an
+    /// at-least-once job is executed again.
     Interrupted,
 }
 
@@ -65,27 +65,28 @@ impl ExecutionEnd {
 /// The reason of a run whose handler marked the run as interrupted and returned `Ok`.
 const MARKED: &str = "the handler marked this run as interrupted";
 
-/// The state of a run right after an attempt.
+/// The signals that decide, after an attempt, whether the run goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signals {
-    /// The handler called `mark_interrupted`.
+    /// The handler called [`RunContext::mark_interrupted`].
     marked: bool,
     /// The term or the claim has ended, or is about to end.
     must_end: bool,
     /// The run was cancelled, for now or for good.
     cancelled: bool,
-    /// The run was cancelled for good: on request, or for a later tick.
+    /// The run was cancelled for good, on request or for a later tick: no worker executes it again.
     for_good: bool,
 }
 
 impl Signals {
-    /// Decides how a run ends after an attempt that ended as `attempt`. Returns `None` if another attempt may follow.
+    /// Decides how a run ends after an attempt that ended as `attempt`. Returns `None` if another attempt may
+    /// follow.
     ///
-    /// The handler's mark has precedence over its result: a run that was cut short has not done its work, whatever the
-    /// handler returned.
+    /// The handler's mark has precedence over its result. A run that was cut short has not done its work,
+    /// even if the handler returned `Ok`.
     fn decide(self, attempt: ExecutionEnd, delivery: Delivery) -> Option<ExecutionEnd> {
         match attempt {
-            // The handler succeeded, even if the run was cancelled meanwhile.
+            // The handler succeeded, even if the run was cancelled while it worked.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
             // A handler that sees its token cancelled cannot distinguish a cancellation from a step-down.
             _ if self.must_end || self.marked && !self.for_good => Some(interrupted(delivery)),
@@ -95,8 +96,8 @@ impl Signals {
     }
 }
 
-/// Returns how an interrupted run ends. Under at-most-once the run ends as cancelled, because no worker starts it
-/// again.
+/// Returns how an interrupted run ends. Under at-most-once the run ends as cancelled, because no worker
+/// starts it again.
 fn interrupted(delivery: Delivery) -> ExecutionEnd {
     match delivery {
         Delivery::AtLeastOnce => ExecutionEnd::Interrupted,
@@ -138,7 +139,8 @@ impl Execution {
                 () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
-            // The handler may have marked a clone of the context as interrupted during the pause.
+            // A task of the handler may have marked the run as interrupted during the pause, through a clone
+            // of the context.
             if let Some(end) = self.signals().decide(attempt, self.job.delivery) {
                 break (end, error);
             }
@@ -193,7 +195,8 @@ impl Execution {
             () = dropped => (ExecutionEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
-                // The handler has the grace period to clean up, as at a step-down. Its result no longer counts.
+                // The handler has the grace period to clean up, as at a step-down. Its result no longer
+                // counts.
                 let _ = env.before(env.now() + self.grace, work).await;
                 (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }

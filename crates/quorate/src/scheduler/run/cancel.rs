@@ -2,7 +2,7 @@ use crate::scheduler::RunOutcome;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
-/// The cancellation of one run, with its reason. Clones share it.
+/// The cancellation or interruption of one run, with its reason. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::scheduler) struct Cancel {
     token: CancellationToken,
@@ -54,7 +54,8 @@ pub(in crate::scheduler) fn on_request(by: &str) -> String {
     format!("on request of {by}")
 }
 
-/// A signal that ends a run before a worker takes it. Clones share it.
+/// A signal to the task that watches an open run: to end the run unless a worker has taken it, or to stop
+/// watching. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::scheduler) struct Withdraw {
     token: CancellationToken,
@@ -81,7 +82,7 @@ impl Withdraw {
         self.token.is_cancelled()
     }
 
-    /// Waits until the run is withdrawn.
+    /// Waits until the run is withdrawn or released.
     pub(in crate::scheduler) async fn withdrawn(&self) {
         self.token.cancelled().await;
     }

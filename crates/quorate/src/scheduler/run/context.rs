@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest state that a job keeps between its runs, in bytes.
 const STATE_MAX: usize = 1024;
-/// The longest state that a run on a worker saves, as JSON, in bytes.
+/// The longest state, as JSON, in bytes, that a run of a job placed on any worker saves.
 const SLOT_STATE_MAX: usize = 512;
 
 /// The argument of a job's handler: one attempt of one run.
@@ -33,7 +33,7 @@ pub struct RunContext {
     pub(in crate::scheduler) output: RunOutput,
 }
 
-/// The output that the handler sets beside its result, over all attempts of one run. Clones share it.
+/// The data that the handler sets in addition to its result, in all attempts of one run. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RunOutput(Arc<Inner>);
 
@@ -59,7 +59,8 @@ impl RunContext {
         &self.job
     }
 
-    /// Returns the tick: the time at which the run was due, or, of a triggered run, the time of the request.
+    /// Returns the tick: the time at which the run was due, or the time of the request if the run was
+    /// triggered.
     pub fn at(&self) -> WallTime {
         self.at
     }
@@ -79,8 +80,8 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the term under which the run executes; `None` for a job that is placed on any worker, whose runs execute under a
-    /// claim.
+    /// Returns the term under which the run executes; `None` for a job that is placed on any worker, whose
+    /// runs execute under a claim on the slot of the run.
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),
@@ -88,11 +89,12 @@ impl RunContext {
         }
     }
 
-    /// Returns the fencing token of the term or the claim, if this worker holds it now. Pass the token to the next write.
+    /// Returns the fencing token of the term or the claim, if this worker holds the term or claim now. Pass
+    /// the token to the next write.
     ///
-    /// If the job is placed on the leader, the tokens of terms order all its runs. If it is placed on any worker, a token comes
-    /// from the claim of one generation of one run and orders nothing else: a sink that refuses older runs of such a job must
-    /// also compare the ticks.
+    /// If the job is placed on the leader, the tokens of terms order all its runs. If the job is placed on
+    /// any worker, a token comes from the claim of one generation of one run, and orders only the executions
+    /// under that claim. To refuse writes of the job's older runs, a store must also compare the ticks.
     ///
     /// # Errors
     /// [`LeaseLost`] if the term or the claim has ended.
@@ -100,27 +102,30 @@ impl RunContext {
         self.guard.fencing_token()
     }
 
-    /// Returns the fencing token of the term or the claim, even if this worker no longer holds it.
+    /// Returns the fencing token of the term or the claim, even if it has ended.
     pub fn token(&self) -> FencingToken {
         self.guard.token()
     }
 
-    /// Returns the token that is cancelled when the run should end: at a step-down, at shutdown, at its timeout, or when the run
-    /// is cancelled. A handler that still runs when the validity of the term or the claim ends is dropped.
+    /// Returns the token that is cancelled when the run should end: at a step-down, at a shutdown, at its
+    /// timeout, or when the run is cancelled. If the handler still runs when the validity of the term or the
+    /// claim ends, it is dropped.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Returns the latest time at which the run is dropped, on this worker's boot clock: its timeout, or the end of the term or
-    /// the claim without another extension. Each extension moves it. `None` once the term or the claim has ended.
+    /// Returns the time by which the handler should return, on this worker's boot clock. It is the earlier of
+    /// the attempt's timeout and [`RunContext::held_until`], which each extension of the term or the claim
+    /// moves. `None` once the term or the claim has ended.
     pub fn deadline(&self) -> Option<BootTime> {
         let until = self.guard.work_until()?;
         Some(self.timeout_at.map_or(until, |timeout| timeout.min(until)))
     }
 
-    /// Returns the time at which the term or the claim ends without another extension, or, once the run is cancelled, the time
-    /// by which it must end. It is on this worker's boot clock; `None` once it has passed. Other processes that work for the run
-    /// must have ended by then.
+    /// Returns the time by which other processes that work for the run must have ended, on this worker's boot
+    /// clock. It is the time at which the term or the claim ends without another extension. After the leader
+    /// was asked to resign, it is the end of the grace period, if that is earlier. `None` once the term or
+    /// the claim has ended.
     pub fn held_until(&self) -> Option<BootTime> {
         self.guard.work_until()
     }
@@ -136,8 +141,9 @@ impl RunContext {
         texts.state.clone().or_else(|| texts.earlier.clone())
     }
 
-    /// Sets a small text for later runs of the job. It is stored if this run ends as done, just before that end is recorded: a
-    /// run that is repeated may find its own state. Of concurrent runs, the last to be stored counts.
+    /// Sets a small text for later runs of the job. The text is stored if this run ends as done, just before
+    /// the end is recorded. So a run that is repeated may find its own state. If concurrent runs set a state,
+    /// the one that is stored last counts.
     ///
     /// # Errors
     /// [`SettingError`] if the text is longer than 1,024 bytes, or, for a job that is placed on any worker, longer than 512
@@ -145,7 +151,8 @@ impl RunContext {
     pub fn set_state(&self, text: &str) -> Result<(), SettingError> {
         let (length, most) = match self.guard {
             RunGuard::Term(_) => (text.len(), STATE_MAX),
-            // For a run under a claim, the state is part of the slot's result, beside the other data of the run.
+            // For a run under a claim, the state is stored in the slot's result, which is limited to 1 KiB
+            // with all its data.
             RunGuard::Claim(..) => {
                 (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), SLOT_STATE_MAX)
             }
@@ -162,8 +169,9 @@ impl RunContext {
         Ok(())
     }
 
-    /// Sets the run's output for the history. Only its end is stored, and only if the job keeps output
-    /// ([`Job::keep_output`](super::super::Job::keep_output)). A second call replaces the text of the first.
+    /// Sets the run's output for the history. Only the end of the output is stored, and only if the job keeps
+    /// output ([`Job::keep_output`](super::super::Job::keep_output)). A second call replaces the text of the
+    /// first.
     pub fn set_output(&self, text: &str) {
         let keep = self.output.0.keep_output;
         if keep > 0 {
@@ -171,21 +179,22 @@ impl RunContext {
         }
     }
 
-    /// Marks this run as interrupted: the run was cut short, although the term or the claim may continue. Use it if the
-    /// work did not reach its own end, for instance because a process that did the work was killed.
+    /// Marks this run as interrupted: the run was cut short, although the term or the claim may continue. Use
+    /// it if the work did not reach its own end, for instance because a process that did the work was killed.
     ///
-    /// The mark has precedence over the result, whether the handler returns `Ok` or an error, panics, or times out: the
-    /// result is not recorded, the attempt is not retried, and the [state](RunContext::set_state) is not stored. Under
-    /// at-least-once, the tick runs again: under this leader or the next, or on any worker if the job is placed on any
-    /// worker. Under at-most-once, the tick ends as *cancelled*. A run that was cancelled on request or for a later
-    /// tick ends as cancelled in any case.
+    /// The mark has precedence over the result, whether the handler returns `Ok` or an error, panics, or
+    /// times out: the result is not recorded, the attempt is not retried, and the
+    /// [state](RunContext::set_state) is not stored. Under at-least-once, the tick runs again: under this
+    /// leader or the next, or on any worker if the job is placed on any worker. Under at-most-once, the tick
+    /// ends as *cancelled*. A run that was cancelled on request or for a later tick ends as cancelled in any
+    /// case.
     pub fn mark_interrupted(&self) {
         self.output.0.interrupted.store(true, Ordering::Release);
     }
 
-    /// Keeps the term or the claim from being released at the end of the run. The next leader is elected, or the next
-    /// run of the job starts, no sooner than one TTL later. Use it for work that may continue after the run and cannot
-    /// be ended, such as a process of another user. The call cannot be undone.
+    /// Prevents the release of the term or the claim at the end of the run. The next leader is then elected,
+    /// or the next run of the job starts, no sooner than one TTL later. Use it for work that may continue
+    /// after the run and cannot be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
         match &self.guard {
             RunGuard::Term(term) => term.end_without_release(),

@@ -7,7 +7,7 @@ use crate::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// The lease under which a run executes. The run may continue for as long as this worker holds the lease.
+/// The lease under which a run executes. The run may continue while this worker holds the lease.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) enum RunGuard {
     /// The leader's term.
@@ -47,8 +47,9 @@ impl RunGuard {
         self.step_down_token().is_cancelled() || self.fencing_token().is_err()
     }
 
-    /// Returns the time at which the lease ends without another extension, or, after a step-down began, the time by which the
-    /// run must end.
+    /// Returns the time at which the lease ends without another extension. After the leader was asked to
+    /// resign its term, it is the end of the grace period, if that is earlier. `None` once the lease has
+    /// ended.
     pub(in crate::scheduler) fn work_until(&self) -> Option<BootTime> {
         match self {
             Self::Term(term) => term.work_until(),

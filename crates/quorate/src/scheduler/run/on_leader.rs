@@ -1,5 +1,5 @@
-//! A run that the leader executes itself. The leader writes *started* at a majority, checks its term, executes the run,
-//! and writes its end.
+//! A run that the leader executes itself. The leader writes *started* at a majority, checks its term,
+//! executes the run, and writes its end.
 
 use crate::scheduler::{
     plan::pending_run::PendingRun,
@@ -38,12 +38,13 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// The time at which the handler of a run began, by both clocks, and the *started* record. Empty until the handler
-/// begins.
+/// The time at which the handler of a run began, by both clocks, and the *started* record. Empty until the
+/// handler begins.
 pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
 
 impl Run {
-    /// Executes the run. If the future is dropped, the handler is dropped too, and the record stays *started*.
+    /// Executes the run. If the future is dropped, the handler is dropped too, and the record stays
+    /// *started*.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
         if self.stopped() {
             // No record of the run is written yet. The next leader starts the run as a catch-up run.
@@ -54,14 +55,15 @@ impl Run {
             Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
             Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
         };
-        // The process may have been paused after the write, and a later leader may have started a catch-up run.
+        // The process may have been paused after the write. A later leader may then have started a catch-up
+        // run.
         let checks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
         if checks && !self.term.is_valid() {
             return RunEnd::Abandoned;
         }
-        // A step-down began during the write of *started*. Under at-most-once no other worker starts the run any more,
-        // so it runs for the rest of the grace period, with a cancelled token. Under at-least-once the next leader
-        // executes the run.
+        // A step-down may have begun during the write of *started*. An at-least-once run is then left to the
+        // next leader. An at-most-once run would not be started by any other worker. So it is executed here
+        // for the rest of the grace period, with a cancelled token.
         if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
             return RunEnd::Abandoned;
         }
@@ -109,7 +111,9 @@ impl Run {
         let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
-            // No majority can remember the record. An at-least-once run is executed nevertheless.
+            // The run is unknown: too few nodes remember its time to show whether it was started. Only
+            // at-least-once runs are executed if they are unknown. They are executed even if no majority
+            // stores the record.
             Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
             Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
                 if self.job.delivery == Delivery::AtLeastOnce =>
@@ -120,7 +124,8 @@ impl Run {
         }
     }
 
-    /// Writes the end of the run while the term lasts. If the write fails, an at-least-once tick runs again.
+    /// Writes the end of the run, repeatedly while the term lasts. If no write succeeds, an at-least-once
+    /// tick runs again.
     async fn write_closed(&self, started: Record, closed: RunRecord) {
         let run = self.start.run();
         let closed = closed.remembered(self.writer.memory(&run), self.term.token());
@@ -132,8 +137,8 @@ impl Run {
         }
     }
 
-    /// Returns whether the run should end. Also checks the clock, because after a pause of the process the token may be
-    /// cancelled late.
+    /// Returns whether the run should end. Also checks the clock, because the token may be cancelled late
+    /// after a pause of the process.
     fn stopped(&self) -> bool {
         self.term.step_down_token().is_cancelled() || !self.term.is_valid()
     }
@@ -147,7 +152,7 @@ pub(in crate::scheduler) struct RunSummary {
     pub(in crate::scheduler) worked: ExecutionResult,
     /// The worker that executed the run; `None` if the leader executed it.
     pub(in crate::scheduler) worker: Option<Arc<str>>,
-    /// The term of the history entry, if it differs from the leader's term.
+    /// The term of the history entry; `None` if it is the leader's present term.
     pub(in crate::scheduler) term: Option<FencingToken>,
 }
 
@@ -162,14 +167,16 @@ impl RunSummary {
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended, and its record is closed.
     Ended(RunOutcome, RunSummary),
-    /// The run was interrupted. An at-least-once tick runs again, and its new record overwrites this one.
+    /// The run was interrupted, and must be executed again. The pending run has the *started* record as its
+    /// `seen` record.
     Interrupted(RunSummary, Box<PendingRun>),
     /// The record of the start could not be written.
     NotStarted(LedgerError),
-    /// This record of another term decides on the run.
+    /// The leader met this record of another term, which decides on the run.
     Met(Record, Box<PendingRun>),
-    /// The term ended before the handler started.
+    /// The term ended, or the step-down began, before the handler started.
     Abandoned,
-    /// The term ended. The run is still open to workers, and the next leader continues it.
+    /// The run is not closed: the term ended, the leader stopped watching the run, or its end could not be
+    /// recorded. Another leader continues the run, or this leader once it has the job.
     Left,
 }

@@ -1,4 +1,5 @@
-//! The leader's side of a run that workers execute: the leader opens the run, watches its slot, and closes the run.
+//! The leader's side of a run that a worker executes: the leader opens the run, watches its slot, and closes
+//! the run. The protocol is described in `docs/design/scheduler.md`.
 
 use crate::scheduler::{
     plan::{pending_run::PendingRun, record_life::LATE_AFTER},
@@ -26,13 +27,15 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The shortest and the longest pause between two inspections of a slot. Between these limits, the pause is a quarter of the time
-/// since the run was due.
+/// The shortest and the longest pause between two inspections of a slot. Between these limits, the pause is a
+/// quarter of the time since the run was due.
 const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, or a catch-up run.
+/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, or a
+/// catch-up run.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
-/// The time from `take_by` to the horizon of a slot: a number of gaps between ticks, and the lower and the upper limit
-/// of the time.
+/// The time from `take_by`, after which no worker should take a run, to the horizon, after which no node lets
+/// a worker take it. The values are a number of gaps between ticks, and the lower and the upper limit of the
+/// time.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
 /// A run that the leader opens, or continues if an earlier leader has opened it.
@@ -46,7 +49,7 @@ pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) withdraw: Withdraw,
-    /// True if the leader has the job. Then it opens another generation after a lost one.
+    /// True if the leader has the job. Only then may it open another generation after a lost one.
     pub(in crate::scheduler) reopens: bool,
 }
 
@@ -55,13 +58,13 @@ pub(in crate::scheduler) struct Opened {
 enum SlotEnd {
     /// The worker recorded this end.
     Done(SlotResult),
-    /// The leader ended the generation before a worker started it, or an earlier leader had done so. The outcome, and
-    /// the reason.
+    /// This leader, or an earlier one, ended the generation before a worker took it. The fields are the
+    /// outcome and the reason.
     Void(RunOutcome, Arc<str>),
-    /// A worker took the generation, or may have done so, and no worker holds the claim. The worker, if it is known,
-    /// and the reason.
+    /// A worker took the generation, or may have taken it, and recorded no end. No worker holds the claim any
+    /// more. The fields are the worker, if it is known, and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
-    /// The term is over. The next leader continues the run.
+    /// The term is over, or the leader stopped watching the run. The run stays open.
     Left,
 }
 
@@ -74,8 +77,8 @@ enum Next {
     Reopen,
 }
 
-/// Decides on the step after a lost or interrupted generation. Only a run of an at-least-once job that is not cancelled
-/// gets another generation.
+/// Decides on the step after a lost or interrupted generation. Only a run of an at-least-once job that is not
+/// cancelled gets another generation.
 fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
     match delivery {
         _ if cancelled => Next::Close(RunOutcome::Cancelled),
@@ -94,7 +97,8 @@ impl Opened {
         });
         let mut seen = self.start.seen.clone();
         let mut open = adopted.unwrap_or_else(|| {
-            // If an earlier leader executed the run itself, that execution was the first generation.
+            // If an earlier leader executed the run itself, or may have done so, that was the first
+            // generation, and this one is the second.
             let known = self.start.seen.is_none() && !self.start.unknown;
             self.generation(&run, first_opened(known), None)
         });
@@ -176,8 +180,8 @@ impl Opened {
         }
     }
 
-    /// Watches the slot until the generation has ended. Returns the generation's end, and the record of the run that
-    /// was written last.
+    /// Watches the slot until the generation has ended. Returns the generation's end, and the record of the
+    /// run that was written last.
     async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
         let slot = open.slot(&run.key);
         let env = self.writer.term().env().clone();
@@ -253,7 +257,8 @@ impl Opened {
         }
     }
 
-    /// Returns the outcome and the reason, if the run must end now unless a worker has taken it.
+    /// Returns the outcome and the reason with which the run must end now unless a worker has taken it;
+    /// `None` if it may stay open.
     fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
         if self.cancel.is_for_good() {
             return Some((RunOutcome::Cancelled, self.cancel.why()));
@@ -264,8 +269,9 @@ impl Opened {
         })
     }
 
-    /// Takes the slot to end the generation. If no worker started the generation, it ends for the reason `void`. If a
-    /// node has a count, it ends as lost.
+    /// Takes the slot to end the generation. If no worker has taken the slot, the generation ends for the
+    /// reason `void`. If a node has counted an attempt to take the slot, the generation ends as lost. Returns
+    /// `None` if the slot cannot be ended yet.
     async fn end_slot(
         &self,
         slot: &SlotId,
@@ -277,8 +283,8 @@ impl Opened {
             Claimed::Held(_) | Claimed::Unavailable => return None,
             Claimed::Counted(claim) => claim,
             Claimed::Free(claim) => {
-                // No worker starts a run without a count, so the generation is not lost. It ends only if `void` gives a
-                // reason.
+                // No node has counted an attempt, and no worker starts a run without a count. So the
+                // generation is not lost, and it ends only if `void` gives a reason.
                 let (end, why) = void?;
                 if claim.take().await {
                     if let Err(error) = claim.complete(VOID).await {
@@ -305,8 +311,8 @@ impl Opened {
         }
     }
 
-    /// Returns the outcome and the reason of a slot that was found void. The reason of an earlier leader that voided
-    /// the slot is not stored.
+    /// Returns the outcome and the reason of a slot that was found void. If an earlier leader voided the
+    /// slot, its reason is not stored.
     fn void_reason(&self) -> (RunOutcome, Arc<str>) {
         if self.cancel.is_for_good() {
             return (RunOutcome::Cancelled, self.cancel.why());
@@ -316,7 +322,7 @@ impl Opened {
         self.withdraw.why().unwrap_or_else(earlier)
     }
 
-    /// Closes the run at a majority. Returns the data of its history entry.
+    /// Writes the closed record of the run to a majority. Returns the data of its history entry.
     async fn close(
         &self,
         run: &RunId,
@@ -368,8 +374,8 @@ impl Opened {
         self.writer.term().quorum().wall()
     }
 
-    /// Waits until the job has ended, so that no leader opens another generation. Returns false if the term ends before
-    /// that, or the leader gets the job.
+    /// Waits until the job has ended: no worker has had it for the ledger's retention, so no leader will open
+    /// another generation. Returns false if the term ends before that, or the leader gets the job.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,

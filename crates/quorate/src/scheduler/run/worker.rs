@@ -2,16 +2,17 @@
 //!
 //! # What is not guaranteed
 //!
-//! A worker that is paused between its last check of the claim and the start of the handler starts late: effects need the
-//! fencing token. A worker learns of a cancellation when it next reads the run's record, about once a second. A run that ends
-//! before that is not cancelled.
+//! If a worker is paused between its last check of the claim and the start of the handler, the handler starts
+//! late. So its writes need the fencing token. A worker reads about once a second whether its runs are
+//! cancelled. A run that ends before the next read is not cancelled.
 //!
 //! # The search for runs
 //!
-//! The leader keeps a short list of the runs that no worker has taken. A worker reads it a few times a second while there are
-//! runs, and otherwise about once a second. When a run is due, the worker reads its record by its key, and takes the run only
-//! if a majority of nodes stores the same record (R3). Before that it waits for a random time, which is longer the more runs it
-//! executes. So the workers share the runs, and seldom split the votes.
+//! The leader keeps a short list of the runs that no worker has taken. A worker reads it up to ten times a
+//! second while it finds new runs, and otherwise about once a second. When a run is due, the worker waits for
+//! a random time, which is longer if it executes more runs. The wait spreads the runs over the workers. Then
+//! the worker reads the run's record, and takes the run only if a majority of nodes stores the same record
+//! (rule R3 of `docs/design/scheduler.md`).
 
 use crate::scheduler::{
     Delivery, Job, OpenRun, RunCause, RunRecord, is_open,
@@ -37,13 +38,12 @@ use tokio_util::sync::CancellationToken;
 
 /// The shortest and the longest pause between two reads of the list of open runs.
 const LIST_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// The longest sleep while a run is not due yet. A longer sleep could miss the time of the run, because the wall clock
-/// may step.
+/// The longest sleep while a run is not due yet. In a longer sleep, a step of the wall clock could be missed.
 const WALL_CLOCK_CHECK: Duration = Duration::from_millis(500);
 /// The pause between two reads of the records of active runs.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
-/// The upper limit of the random wait before a worker tries to take a run: for a worker without active runs, and the
-/// addition for each active run.
+/// The upper limit of the random wait before a worker tries to take a run: the first value, plus the second
+/// value for each active run.
 const SHARE_WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
 /// The largest number of active runs that lengthen this wait.
 const SHARE_WAIT_RUNS: u32 = 10;
@@ -91,7 +91,7 @@ struct Worker {
     candidates: BTreeMap<Arc<str>, Candidate>,
     active: BTreeMap<Arc<str>, Active>,
     runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, Tried)>>,
-    /// The current read of the list, the time of the next one, and the pause after it.
+    /// The current read of the list of open runs, the time of the next read, and the pause between reads.
     listing: Option<ScopedTask<Result<Answers, LedgerError>>>,
     list_at: BootTime,
     list_pause: Duration,
@@ -229,7 +229,8 @@ impl Worker {
         self.list_at = self.env.now() + self.list_pause;
     }
 
-    /// Starts to read the records of active runs, if a read is due, to find the runs that a request cancels.
+    /// Starts to read the records of active runs, if a read is due. The records show which runs are
+    /// cancelled.
     fn poll(&mut self) {
         if self.next_poll().is_none_or(|at| self.env.now() < at) {
             return;
@@ -307,8 +308,7 @@ impl Worker {
         self.list_at = self.list_at.min(self.env.now() + LIST_PAUSE.0);
     }
 
-    /// Returns when `read_list`, `poll` or `take` has work. These functions decide by the same times, so that the task never
-    /// wakes without work.
+    /// Returns the next time at which `read_list`, `poll` or `take` has work.
     fn wake(&self) -> BootTime {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let room = self.active.len() < self.with.max_running;
@@ -383,10 +383,10 @@ impl Attempt {
         }
     }
 
-    /// Writes the count of this attempt to the slot, checks the claim, and executes the run.
+    /// Takes the slot by a count of this attempt on the nodes, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
-        // A count is never removed from a slot. If a later step fails, the leader closes the run or opens its next
-        // generation.
+        // After the count, no other attempt can take this slot. If a later step fails, the leader closes the
+        // run or opens its next generation.
         if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
             return Tried::Finished;
         }
@@ -415,7 +415,7 @@ impl Attempt {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
             return Tried::Finished;
         };
-        // A run that a shutdown of this worker cancelled may be executed again by another worker.
+        // Another worker executes the run again if only a shutdown of this worker cancelled it.
         let again = result.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
@@ -431,8 +431,8 @@ impl Attempt {
             output: result.output,
         };
         if output.is_unreleased() {
-            // Processes that the handler started may still be running. So this worker waits for one TTL
-            // before it completes the slot: the next run starts no sooner than it would after an expired claim.
+            // Processes of the handler may still be running. So the slot is completed one TTL later, and the
+            // next run starts no sooner than after an expired claim.
             env.sleep(self.with.ttl).await;
         }
         if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
@@ -442,8 +442,9 @@ impl Attempt {
     }
 }
 
-/// A slot that this worker has taken. If this value is dropped while the handler runs, the claim is released. If the
-/// handler has requested it, the claim is left to expire instead.
+/// A slot that this worker has taken. If this value is dropped while the handler runs, the claim is released,
+/// or left to expire if the handler called
+/// [`end_without_release`](crate::scheduler::RunContext::end_without_release).
 struct TakenSlot {
     claim: SlotClaim,
     output: RunOutput,

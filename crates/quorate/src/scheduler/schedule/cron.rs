@@ -13,19 +13,19 @@ use std::{fmt, sync::Arc};
 /// The number of fields selects one of two dialects:
 ///
 /// * **crontab**, 5 fields: `minute hour day-of-month month day-of-week`. Sunday is 0 or 7; names (`mon`,
-///   `jan`), ranges, lists and steps as in `crontab(5)`. If neither day field begins with `*`, a day that
-///   matches *either* field is due. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`, `@yearly`
-///   (`@annually`).
-/// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
-///   is 1; a day must match *both* day fields. With the feature `cron-crate`, on by default, a parsed `cron::Schedule` is
-///   accepted as well.
+///   `jan`), ranges, lists and steps as in `crontab(5)`. If neither day field begins with `*`, the line is
+///   due on a day that matches *either* field. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`,
+///   `@yearly` (`@annually`).
+/// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`.
+///   Sunday is 1; a day must match *both* day fields. With the feature `cron-crate`, on by default, a parsed
+///   `cron::Schedule` is accepted as well.
 ///
-/// In both dialects, a day-of-month may be `L` (the month's last), `L-3` (three days before it), `15W` (the weekday,
-/// Monday to Friday, nearest to the 15th in the same month) or `LW` (the month's last weekday), and a
-/// day-of-week `fri#2` (the second Friday) or `friL` (the last one), alone or in a list.
+/// In both dialects, a day-of-month may be `L` (the month's last), `L-3` (three days before it), `15W` (the
+/// weekday, Monday to Friday, nearest to the 15th in the same month) or `LW` (the month's last weekday), and
+/// a day-of-week `fri#2` (the second Friday) or `friL` (the last one), alone or in a list.
 ///
-/// Skipped and repeated local times follow one rule in both dialects, set with [`Cron::dst`]. A line has no ticks after the
-/// year 9999.
+/// Skipped and repeated local times follow one rule in both dialects, set with [`Cron::dst`]. A line has no
+/// ticks after the year 9999.
 ///
 /// ```
 /// use quorate::scheduler::Cron;
@@ -50,7 +50,8 @@ impl Cron {
     /// Parses a cron line. Its zone is UTC unless [`Cron::zone`] sets another one.
     ///
     /// # Errors
-    /// [`InvalidSchedule`], with the field, the value and the fix. A line that never fires (30 February) is an error too.
+    /// [`InvalidSchedule`], with the field, the value and the fix. A line that never fires (30 February) is
+    /// an error too.
     pub fn parse(text: &str) -> Result<Self, InvalidSchedule> {
         let cron = Self::read(text)?;
         if cron.times.next(0).is_none() {

@@ -1,5 +1,5 @@
-//! Conversions from the parsed schedules of the `cron` crate (0.17). This is the only module that names the crate,
-//! which depends on `chrono`.
+//! Conversions from the parsed schedules of the `cron` crate (0.17). This is the only module that names the
+//! crate, which depends on `chrono`.
 
 use crate::scheduler::schedule::{
     cron::Cron,
@@ -12,9 +12,10 @@ use crate::scheduler::schedule::{
 use ::cron::TimeUnitSpec;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Converts a line that the `cron` crate has parsed, in UTC unless [`Cron::zone`] sets another zone. The text decides
-/// whether it is a fixed-time job, as for [`Cron::parse`]. A line that never fires is accepted, and has no ticks. If the line
-/// names no year, its ticks continue after 2100, where the crate itself stops.
+/// Converts a line that the `cron` crate has parsed, in UTC unless [`Cron::zone`] sets another zone. Its text
+/// decides whether it is a fixed-time or an interval job ([`Dst`]), as for [`Cron::parse`]. A line that never
+/// fires is accepted, and has no ticks. If the line names no year, its ticks continue after 2100, where the
+/// crate itself stops.
 impl From<::cron::Schedule> for Cron {
     fn from(line: ::cron::Schedule) -> Self {
         let as_written = normalized(line.source());
@@ -27,7 +28,7 @@ impl From<::cron::Schedule> for Cron {
     }
 }
 
-/// Converts in UTC, as the conversion to a [`Cron`] does.
+/// Converts the line to a [`Cron`] in UTC, and the [`Cron`] to a schedule.
 impl From<::cron::Schedule> for Schedule {
     fn from(schedule: ::cron::Schedule) -> Self {
         Cron::from(schedule).into()
@@ -56,8 +57,8 @@ fn is_fixed(text: &str) -> bool {
     text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
 }
 
-/// Returns the source of a line with spaces only between the fields, because the crate also accepts spaces within a
-/// list.
+/// Returns the source of a line with spaces only between the fields, because the crate also accepts spaces
+/// within a list.
 fn normalized(text: &str) -> String {
     let mut result = String::new();
     for word in text.split_whitespace() {

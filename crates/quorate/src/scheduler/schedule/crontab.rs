@@ -44,7 +44,7 @@ pub(super) fn read(text: &str) -> Result<LocalTimes, InvalidSchedule> {
 fn count_hint(fields: &[&str]) -> &'static str {
     match fields {
         [] => "; an empty line has no ticks",
-        // A text that begins with one of these words belongs to another kind of schedule.
+        // A text that begins with one of these words describes another kind of schedule.
         ["every", ..] => "; for a fixed period use `every` instead of a cron line",
         ["at", ..] => "; for one time use `at` instead of a cron line",
         ["delay", ..] => "; to wait after each end use `delay` instead of a cron line",
@@ -73,7 +73,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Returns the lines that together have the times of the text.
+    /// Returns the lines whose times together are the times of the text.
     fn line(
         &self,
         clock: [&str; 3],
@@ -98,8 +98,9 @@ impl Reader<'_> {
         Ok(LocalTimes { lines: days.into_iter().map(line).collect(), fixed })
     }
 
-    /// Returns the days that match both day fields. In the crontab dialect, returns the days that match either field,
-    /// unless one of the fields begins with `*`. (Cronie looks only at the first character, so `*/2` counts as a star.)
+    /// Returns the days that match both day fields. In the crontab dialect, returns the days that match
+    /// either field, unless one of the fields begins with `*`. (Cronie looks only at the first character, so
+    /// `*/2` counts as a star.)
     fn days(&self, day: &str, weekday: &str) -> Result<BTreeSet<Days>, InvalidSchedule> {
         let of_month = self.dialect.days_of_month(day).map_err(|invalid| self.fail(DAY.name, invalid))?;
         let of_week =

@@ -17,7 +17,7 @@ impl Delay {
         whole_micros("delay", delay).map(|micros| Self { micros })
     }
 
-    /// The time between the end of a run and the next tick.
+    /// Returns the time between the end of a run and the next tick.
     pub(super) const fn time(self) -> Duration {
         Duration::from_micros(self.micros)
     }

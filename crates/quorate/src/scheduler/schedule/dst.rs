@@ -1,12 +1,13 @@
 use crate::scheduler::schedule::error::{InvalidSchedule, shown};
 use std::{fmt, str::FromStr};
 
-/// The rule for local times that the clock of a zone skips or shows twice. It is the same for both dialects of a
-/// [`Cron`](super::Cron) line.
+/// The rule for local times that the clock of a zone skips or shows twice. The rule applies in the same way
+/// to both dialects of a [`Cron`](super::Cron) line.
 ///
-/// A **fixed-time** job is one whose minute field and hour field (and seconds field, where there is one) do not
-/// begin with `*`; any other is an **interval** job. [`Dst::Vixie`] is the rule of cronie (Vixie cron), from its
-/// manual `cron(8)`, "Daylight Saving Time and other time changes". Each of the others changes one case of it:
+/// A **fixed-time** job is one whose minute field and hour field (and seconds field, where there is one) do
+/// not begin with `*`; any other job is an **interval** job. [`Dst::Vixie`] is the rule of cronie (Vixie
+/// cron), from its manual `cron(8)`, "Daylight Saving Time and other time changes". Each of the other rules
+/// changes one case of it:
 ///
 /// | rule | skipped, fixed-time | skipped, interval | repeated, fixed-time | repeated, interval |
 /// | --- | --- | --- | --- | --- |
@@ -15,14 +16,16 @@ use std::{fmt, str::FromStr};
 /// | `first` | right after the gap | not | first pass | **first pass** |
 /// | `both` | right after the gap | not | **both passes** | both passes |
 ///
-/// *Right after the gap*: each skipped time runs, the first at the instant at which the gap ends, the others one second
-/// apart. None runs at a second at which the job is due anyway, so that every tick has an instant of its own. At most 60
-/// run for one gap, and none later after the gap than the gap was long.
+/// *Right after the gap*: the job runs once for each skipped time, first at the instant at which the gap
+/// ends, then one second apart. Seconds at which the job is due anyway are left out, so that every tick has
+/// an instant of its own. At most 60 skipped times of one gap run, and only within a time after the gap that
+/// is as long as the gap.
 ///
-/// *First pass*: a local time that the clock shows for the second time, because of the change that repeats it, is no tick.
+/// *First pass*: if a change of the offset repeats a local time, the time is a tick only when the clock shows
+/// it for the first time.
 ///
-/// A change of three hours or more is a correction of the calendar (Samoa had no 30 December 2011). The new time counts
-/// at once: under every rule, no skipped time runs later and no repeated time is left out.
+/// A change of three hours or more is a correction of the calendar (Samoa had no 30 December 2011). The new
+/// time counts at once: under every rule, no skipped time runs later and no repeated time is left out.
 ///
 /// ```
 /// use quorate::scheduler::{Cron, Dst};
@@ -35,15 +38,15 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Dst {
-    /// The rule of cronie. Fixed-time jobs run once: right after a gap, and in the first pass of a repetition. Interval
-    /// jobs follow real time.
+    /// The rule of cronie. Fixed-time jobs run once: right after a gap, and in the first pass of a
+    /// repetition. Interval jobs follow real time.
     #[default]
     Vixie,
-    /// Skipped times do not run.
+    /// As `Vixie`, but skipped times do not run.
     Skip,
-    /// Repeated times count in the first pass only, even for interval jobs.
+    /// As `Vixie`, but repeated times count in the first pass only, even for interval jobs.
     First,
-    /// Repeated times count in both passes, even for fixed-time jobs.
+    /// As `Vixie`, but repeated times count in both passes, even for fixed-time jobs.
     Both,
 }
 

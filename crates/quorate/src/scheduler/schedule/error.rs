@@ -82,8 +82,8 @@ pub enum InvalidSchedule {
     /// A schedule in the ledger is of a kind that this version does not know.
     #[error("the schedule is of a kind that this version does not know; update this program")]
     UnknownKind,
-    /// The ledger does not contain the schedule: the schedule is a [`Timetable`](super::Timetable), or an old version
-    /// registered the job.
+    /// The ledger does not contain the schedule: the schedule is a [`Timetable`](super::Timetable), or an old
+    /// version registered the job.
     #[error(
         "the ledger does not hold the schedule; it is a timetable in the code of the worker, or an older version \
          registered the job"

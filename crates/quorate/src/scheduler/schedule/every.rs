@@ -2,7 +2,7 @@ use crate::env::WallTime;
 use crate::scheduler::schedule::error::InvalidSchedule;
 use std::{fmt, time::Duration};
 
-/// The shortest period. Writing the records of a tick takes about as long.
+/// The shortest period: about the time that it takes to write the records of a tick.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A tick at each whole multiple of a period since the Unix epoch.
@@ -20,7 +20,7 @@ impl Every {
         whole_micros("period", period).map(|micros| Self { micros })
     }
 
-    /// The time between two ticks.
+    /// Returns the time between two ticks.
     pub(super) const fn period(self) -> Duration {
         Duration::from_micros(self.micros)
     }

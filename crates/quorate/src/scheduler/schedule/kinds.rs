@@ -10,8 +10,8 @@ use crate::scheduler::schedule::{
 };
 use std::{fmt, time::Duration};
 
-/// The points in time at which a job is due, its *ticks*: made by [`every`], [`delay`], [`at`], a [`Cron`] line, or
-/// [`Schedule::custom`].
+/// The points in time at which a job is due, its *ticks*: made by [`every`], [`delay`], [`at`], a [`Cron`]
+/// line, or [`Schedule::custom`].
 ///
 /// ```
 /// use quorate::scheduler::{Cron, Schedule, every};
@@ -36,23 +36,24 @@ pub(super) enum Kind {
     Custom(GuardedTimetable),
 }
 
-/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers agree on these
-/// ticks, whenever each of them started.
+/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers agree
+/// on these ticks, whenever each of them started.
 ///
 /// # Errors
-/// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a microsecond, or is
-/// longer than the wall clock can count.
+/// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a
+/// microsecond, or is longer than the wall clock can count.
 pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
     Every::new(period).map(|every| Schedule(Kind::Every(every)))
 }
 
-/// Returns a schedule with a tick `delay` after the end of the last run. A job with such a schedule never runs beside
-/// itself, however long a run takes.
+/// Returns a schedule whose next tick is due `delay` after the end of the last run. The runs of two ticks
+/// never overlap, however long a run takes.
 ///
-/// The first tick is the moment at which the job is first registered. Each later tick is the end of the run before it,
-/// *as the ledger records it*, plus the delay. Every leader reads the same end, and so computes the same tick. A run
-/// without an end of its own (lost with its leader, skipped, cancelled) ends when that is written to the ledger, so the
-/// chain of runs continues. A late tick never misfires, because no other event would start the next run.
+/// The first tick is the moment at which the job is first registered. Each later tick is the end of the run
+/// before it, *as the ledger records it*, plus the delay. Every leader reads the same end, and so computes
+/// the same tick. A run that was lost, skipped or cancelled ends when a leader writes that outcome to the
+/// ledger, so the chain of runs continues. A late tick never misfires, because otherwise no further tick
+/// would follow.
 ///
 /// # Errors
 /// As for [`every`].
@@ -60,8 +61,8 @@ pub fn delay(delay: Duration) -> Result<Schedule, InvalidSchedule> {
     Delay::new(delay).map(|delay| Schedule(Kind::Delay(delay)))
 }
 
-/// Returns a schedule with one tick, at `moment`. A job that is registered after `moment` has no tick: a moment in the past
-/// is accepted, and never due.
+/// Returns a schedule with one tick, at `moment`. A moment in the past is accepted. A job that is registered
+/// after `moment` has no tick.
 pub const fn at(moment: WallTime) -> Schedule {
     Schedule(Kind::At(At(moment)))
 }
@@ -74,9 +75,10 @@ impl Schedule {
 
     /// Returns the first tick strictly later than `after`, or `None` if there is none.
     ///
-    /// This is a pure function, so every worker computes the same ticks. Called again with its own result it walks
-    /// through all ticks, in order. If ticks depend on the ends of runs ([`Schedule::is_after_end`]), `after` is the end of
-    /// the last run, and the walk assumes runs that take no time.
+    /// This is a pure function, so every worker computes the same ticks. If each result is passed to the next
+    /// call, the calls return all ticks in order. If ticks depend on the ends of runs
+    /// ([`Schedule::is_after_end`]), `after` is the end of the last run, and the sequence of calls assumes
+    /// runs that take no time.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         match &self.0 {
             Kind::Every(every) => every.next_after(after),
@@ -87,20 +89,20 @@ impl Schedule {
         }
     }
 
-    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs, the first
-    /// tick is `since` itself, because no run has ended yet.
+    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs,
+    /// the first tick is `since` itself, because no run has ended yet.
     pub fn first(&self, since: WallTime) -> Option<WallTime> {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
 
-    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. Then at most one tick is known
-    /// in advance, and no tick may be left out.
+    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. If so, at most
+    /// one tick is known in advance, and no tick may be left out.
     pub const fn is_after_end(&self) -> bool {
         matches!(self.0, Kind::Delay(_))
     }
 
-    /// Returns the tick that follows a run which ended at `end` by the ledger, or `None` if ticks do not depend on the ends
-    /// of runs.
+    /// Returns the tick that follows a run which ended at `end` by the ledger, or `None` if ticks do not
+    /// depend on the ends of runs.
     pub fn next_after_end(&self, end: WallTime) -> Option<WallTime> {
         match &self.0 {
             Kind::Delay(delay) => delay.next_after_end(end),
@@ -108,11 +110,12 @@ impl Schedule {
         }
     }
 
-    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs, returns at most
-    /// one tick.
+    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs,
+    /// returns at most one tick.
     pub fn upcoming(&self, from: WallTime, count: usize) -> impl Iterator<Item = WallTime> + '_ {
         let count = if self.is_after_end() { count.min(1) } else { count };
-        // `successors` would compute one tick more than `count`. The search after the last tick of a line may be slow.
+        // `successors` would compute one tick more than `count`. The search after the last tick of a line may
+        // be slow.
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.next_after(at)?;
@@ -121,8 +124,8 @@ impl Schedule {
         .take(count)
     }
 
-    /// Returns the fixed time between two ticks, or between the end of a run and the next tick; `None` if it varies, or if
-    /// there is only one tick.
+    /// Returns the fixed time between two ticks, or between the end of a run and the next tick; `None` if it
+    /// varies, or if there is only one tick.
     pub fn interval(&self) -> Option<Duration> {
         match &self.0 {
             Kind::Every(every) => Some(every.period()),
@@ -141,7 +144,8 @@ impl Schedule {
 
     /// Returns the last tick that is later than `after` and not later than `until`.
     ///
-    /// The search is a bisection: some fifty calls of [`Schedule::next_after`], however many ticks are in the span.
+    /// The search is a bisection: some fifty calls of [`Schedule::next_after`], however many ticks are in the
+    /// span.
     pub fn last_within(&self, after: WallTime, until: WallTime) -> Option<WallTime> {
         let upto = |at| self.next_after(at).filter(|tick| *tick <= until);
         let mut last = upto(after)?;
@@ -162,8 +166,8 @@ impl Schedule {
         Some(last)
     }
 
-    /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, it is the shortest among a
-    /// sample of the ticks.
+    /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, it is the
+    /// shortest among a sample of the ticks. If there is only one tick, it is a day.
     pub(in crate::scheduler) fn busiest_gap(&self) -> Duration {
         /// 2024-01-01: a constant, so that all workers sample the same ticks.
         const SAMPLE_FROM: WallTime = WallTime::from_micros(1_704_067_200_000_000);
@@ -180,9 +184,9 @@ impl Schedule {
         }
     }
 
-    /// Returns a moment not before `after`, such that at most `most` ticks are due between that moment and `until`. The
-    /// moment is the earliest one that the distance between ticks guarantees. For a timetable, up to half of the `most`
-    /// ticks may be left out.
+    /// Returns a moment, not before `after`, such that at most `most` ticks are due between it and `until`.
+    /// It is the earliest moment for which the gap between ticks guarantees this limit. The gap of a
+    /// timetable is not known, so as few as half of `most` ticks may be due after the moment.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
         let gap = match &self.0 {
@@ -288,8 +292,8 @@ mod tests {
         assert_eq!(sevens.busiest_gap(), 7 * SECOND);
         assert_eq!(sevens, Schedule::custom(Sevens));
         assert_ne!(sevens, same);
-        // The job missed a week of ticks, and the distance between ticks is not known. The latest tick runs, and more
-        // than half of the limit.
+        // The job missed a week of ticks, and the gap between its ticks is not known. At least half of the
+        // limit of ticks run, among them the latest.
         let week = Duration::from_secs(7 * 24 * 3600);
         let plan = due(&sevens, Misfire::run_all(week), START, START + week, SECOND);
         assert!((DUE_MAX / 2..=DUE_MAX).contains(&plan.run.len()), "{}", plan.run.len());

@@ -23,7 +23,7 @@ pub(super) struct Line {
     months: Values,
     /// The days of the week; Sunday is 1.
     weekdays: Values,
-    /// The number of days that the month must have, if the line is limited to months of one length.
+    /// The number of days that the month must have, if only months of one length match.
     length: Option<i8>,
     years: Years,
 }
@@ -58,8 +58,8 @@ impl Line {
         }
     }
 
-    /// Returns the first local time later than `local`, or `None` if there is none up to the year 9999. Local times are
-    /// in seconds since the epoch, as if they were UTC.
+    /// Returns the first local time later than `local`, or `None` if there is none up to the year 9999. Local
+    /// times are in seconds since the epoch, as if they were UTC.
     pub(super) fn next(&self, local: i64) -> Option<i64> {
         let from = TimeZone::UTC.to_datetime(Timestamp::from_second(local.checked_add(1)?).ok()?);
         let found = self.on(from).or_else(|| {

@@ -4,8 +4,8 @@
 
 use crate::scheduler::schedule::{dst::Dst, line::Line, zone::Zone};
 
-/// The size from which on a change of the offset, in seconds, is a correction of the calendar. The rules for gaps and
-/// repetitions do not apply to such a change.
+/// The smallest change of the offset, in seconds, that counts as a correction of the calendar. The rules for
+/// gaps and repetitions do not apply to a correction.
 const CORRECTION: i64 = 3 * 3600;
 /// The maximal number of skipped times of a fixed-time job that run after one gap.
 const CATCH_UP_MAX: usize = 60;
@@ -13,10 +13,10 @@ const CATCH_UP_MAX: usize = 60;
 /// The local times of a cron line.
 #[derive(Debug)]
 pub(super) struct LocalTimes {
-    /// The union of these lines. There are several if either day field may match, or if a day depends on the length of its
-    /// month.
+    /// The lines whose times together are the local times. There are several lines if either day field may
+    /// match, or if a day depends on the length of its month.
     pub(super) lines: Vec<Line>,
-    /// True if the line is a fixed-time job.
+    /// True if the line is a fixed-time job, as [`Dst`] defines it.
     pub(super) fixed: bool,
 }
 
@@ -33,8 +33,8 @@ impl LocalTimes {
 
 /// Returns the first tick later than the instant `after`.
 ///
-/// The search goes from one change of the offset to the next. Between two changes the offset is constant, so the first
-/// local time there is the first tick.
+/// The search goes from one change of the offset to the next. Between two changes the offset is constant, so
+/// the first matching local time gives the first tick.
 pub(super) fn next_after(times: &LocalTimes, zone: &Zone, rule: Dst, after: i64) -> Option<i64> {
     let (runs_skipped, ignores_second_pass) =
         (rule.runs_skipped(times.fixed), rule.ignores_second_pass(times.fixed));
@@ -69,7 +69,8 @@ fn change_within(zone: &Zone, from: i64, to: i64) -> Option<i64> {
     zone.changes_after(from).take_while(|at| *at <= to).find(|at| zone.ahead_at(*at) != ahead)
 }
 
-/// Returns the change to which the rules apply in the hours up to and including `at`.
+/// Returns the change of the offset in the three hours up to and including `at`, if there is one and it is
+/// not a correction of the calendar.
 fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
     let since = at - CORRECTION;
     let changed = change_within(zone, since, at)?;
@@ -77,13 +78,15 @@ fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
     ((change.after - change.before).abs() < CORRECTION).then_some(change)
 }
 
-/// Returns the time at which the repetition ends, if the local time at the instant `at` is shown for the second time.
+/// Returns the instant at which the repetition ends, if the clock shows the local time of the instant `at`
+/// for the second time.
 fn second_pass(zone: &Zone, at: i64) -> Option<i64> {
     let change = recent_change(zone, at)?;
     Some(change.at + change.before - change.after).filter(|over| at < *over)
 }
 
-/// Returns the first instant, not before `from`, at which a fixed-time job runs for a time that a recent gap skipped.
+/// Returns the first instant, not before `from`, at which a fixed-time job runs for a time that a recent gap
+/// skipped.
 fn catch_up_from(times: &LocalTimes, zone: &Zone, from: i64) -> Option<i64> {
     let gap = recent_change(zone, from).filter(|change| change.after > change.before)?;
     let end = gap.at + gap.after - gap.before;

@@ -10,16 +10,17 @@ use crate::scheduler::schedule::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// A schedule as data, as the ledger stores it. [`Schedule::spec`] writes it, [`Schedule::from_spec`] reads it.
+/// A schedule as data, in the form that the ledger stores. [`Schedule::spec`] writes it, and
+/// [`Schedule::from_spec`] reads it.
 ///
-/// Reading a spec does not require that this version understands the schedule. A kind that a newer version has added is
-/// read as [`ScheduleSpec::Unknown`]. Only [`Schedule::from_spec`] reports an invalid line or zone. A
+/// A spec can be read even if this version cannot use its schedule. A kind that a newer version has added is
+/// read as [`ScheduleSpec::Unknown`]. An invalid line or zone is an error of [`Schedule::from_spec`] only. A
 /// [`Timetable`](super::Timetable) has no spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ScheduleSpec {
-    /// [`every`](super::every).
+    /// A schedule that [`every`](super::every) returns.
     Every {
         /// The period, in microseconds.
         micros: u64,
@@ -35,7 +36,7 @@ pub enum ScheduleSpec {
         #[serde(default = "vixie", skip_serializing_if = "is_vixie")]
         dst: Arc<str>,
     },
-    /// [`delay`](super::delay).
+    /// A schedule that [`delay`](super::delay) returns.
     Delay {
         /// The time between the end of a run and the next tick, in microseconds.
         micros: u64,

@@ -9,15 +9,16 @@ use std::{
 
 /// A user-defined schedule, for [`Schedule::custom`](super::Schedule::custom).
 ///
-/// It must be pure: for the same argument, it returns the same tick on every worker, at any time. Otherwise workers
-/// disagree about the ticks, and a tick may run twice or not at all. If each result is passed to the next call, the
-/// calls return all ticks in order. A timetable is called often (some hundred times when a new leader takes over), so
-/// it should not read files or use the network.
+/// [`Timetable::next_after`] must be pure: for the same argument, it returns the same tick on every worker,
+/// at any time. Otherwise workers disagree about the ticks, and a tick may run twice or not at all. If each
+/// result is passed to the next call, the calls must return all ticks in order. They should not read files or
+/// use the network, because they are frequent: some hundred when a new leader takes over.
 pub trait Timetable: fmt::Debug + Send + Sync {
     /// Returns the first tick strictly later than `after`, or `None` after the last tick.
     ///
     /// A result that is not later than `after`, or a panic, is an error. The error is logged once, and
-    /// [`Schedule::error`](super::Schedule::error) returns it. From then on the job has no ticks on this worker.
+    /// [`Schedule::error`](super::Schedule::error) returns it. From then on the job has no ticks on this
+    /// worker.
     fn next_after(&self, after: WallTime) -> Option<WallTime>;
 
     /// Returns a description for people, in one line. Timetables with the same description are equal. If the
@@ -25,7 +26,7 @@ pub trait Timetable: fmt::Debug + Send + Sync {
     fn describe(&self) -> String;
 }
 
-/// A [`Timetable`] with checks: it checks each result, and catches panics.
+/// A [`Timetable`] whose results are checked, and whose panics are caught.
 #[derive(Clone)]
 pub(super) struct GuardedTimetable {
     table: Arc<dyn Timetable>,

@@ -5,7 +5,7 @@ use jiff::{
 };
 use std::fmt;
 
-/// The largest number of different letters for which a name is suggested.
+/// The largest edit distance between an unknown name and the name that is suggested for it.
 const NEAR: usize = 3;
 
 /// An upper limit of the length of the names in the tables, in bytes.
@@ -13,8 +13,8 @@ const LONGEST: usize = 40;
 
 /// A time zone of the IANA tables.
 ///
-/// The tables are compiled into the library, so that every worker of one version computes the same ticks, whatever its
-/// machine has installed: see [`Zone::tables_version`].
+/// The tables are compiled into the library, so that every worker of one version computes the same ticks. The
+/// tables on the worker's machine do not matter. See [`Zone::tables_version`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -29,7 +29,8 @@ impl Zone {
     pub fn named(name: &str) -> Result<Self, InvalidSchedule> {
         let unknown = || InvalidSchedule::Zone { name: plain(name, 80), nearest: nearest(name) };
         let zone = Self(TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())?);
-        // The search ignores case. Workers compare the names of zones in schedules, so a name must have one spelling.
+        // The search ignores case. But workers compare the names of zones in schedules, so only the spelling
+        // of the tables is accepted.
         if zone.name() == name { Ok(zone) } else { Err(unknown()) }
     }
 
@@ -60,8 +61,8 @@ impl Zone {
         i64::from(self.0.to_offset(timestamp(utc)).seconds())
     }
 
-    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch. Some of
-    /// these changes leave the offset unchanged.
+    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch.
+    /// Some of these changes leave the offset unchanged.
     pub(super) fn changes_after(&self, utc: i64) -> impl Iterator<Item = i64> + '_ {
         self.0.following(timestamp(utc)).map(|change| change.timestamp().as_second())
     }
@@ -87,8 +88,8 @@ impl fmt::Display for Zone {
 /// Returns the name of the zone that is most similar to `name`, by its whole name or its city.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.trim().to_lowercase();
-    // The computation of a distance costs time and memory in proportion to the product of the lengths. No name in the
-    // tables is similar to one that is twice as long.
+    // The time and memory to compute a distance grow with the product of the lengths. No name in the tables
+    // is similar to a name that is twice as long.
     if wanted.len() > LONGEST * 2 {
         return None;
     }

@@ -1,23 +1,27 @@
-//! The log events of ended runs and skipped ticks: one event for each end, at the level that an operator needs.
+//! The log events of ended runs and skipped ticks: one event for each end. Repeated events are logged at a
+//! lower level.
 
 use crate::scheduler::{HistoryEntry, Job, Overlap, RunCause, RunOutcome};
 use tracing::Level;
 
-/// The ends of one job that were logged in this term. If one tick after the other is skipped, only the first is logged.
+/// The ends of one job that were logged in this term. If many ticks in a row are skipped, the first is logged
+/// at its own level, and the others at the level DEBUG.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct LoggedEnds {
-    /// The last logged end of a kind that is not logged again when it repeats.
+    /// The outcome of the last skipped tick, or of the last run that the overlap rule cancelled.
     last: Option<RunOutcome>,
-    /// The number of runs that have ended since the last such end.
+    /// The number of runs that have ended since then.
     runs_since: u32,
 }
 
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// Every end of a run is logged. An end that the job's overlap rule causes is logged once, even if runs and skipped
-    /// ticks of the job alternate. It is logged again after two runs without such an end in between. A misfire is
-    /// logged again after any run.
+    /// A run that is done has the level INFO, and any other end of a run has the level WARN. A misfire also
+    /// has the level WARN. Any other skipped tick, and a run that the overlap rule cancels, has the level
+    /// INFO. When a skip or such a cancellation repeats, its level is DEBUG. It has its full level again
+    /// after two other runs in between, or, for a misfire, after one run. So if runs and skipped ticks
+    /// alternate, only the first skip is at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,
@@ -39,7 +43,8 @@ impl LoggedEnds {
     }
 }
 
-/// Logs the end of a run, or of a tick without a run, as one event. The message is the outcome and the reason.
+/// Logs the end of a run, or of a tick without a run, as one event. The message is the outcome and the
+/// reason.
 pub(in crate::scheduler) fn log_end(level: Level, job: &Job, history: &HistoryEntry) {
     let HistoryEntry { worker, reason, cause, .. } = history;
     let (name, outcome, term) = (&*job.name, history.end.as_str(), history.term.get());

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 pub struct HistoryEntry {
     /// The job.
     pub job: Arc<str>,
-    /// The time at which the tick was due. In JSON, every time is in microseconds since 1970.
+    /// The time at which the tick was due. In JSON, every time is in microseconds since the Unix epoch.
     pub tick: WallTime,
     /// The last tick, if the entry is for several skipped ticks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,8 @@ pub struct HistoryEntry {
     pub cause: RunCause,
     /// The outcome.
     pub end: RunOutcome,
-    /// The reason for the outcome, for people: the last error, or why the run was skipped or cancelled. May be empty.
+    /// The reason for the outcome, for people: the last error, or why the run was skipped or cancelled. May
+    /// be empty.
     pub reason: Arc<str>,
     /// The worker that executed the run, or the leader that decided on it.
     pub worker: Arc<str>,
@@ -33,13 +34,15 @@ pub struct HistoryEntry {
     /// The time at which the first attempt began; `None` if no attempt is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<WallTime>,
-    /// The duration of the run: all attempts, and the pauses between them. In JSON, in microseconds, rounded up.
+    /// The duration of the run: all attempts, and the pauses between them. In JSON, in microseconds, rounded
+    /// up.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
     pub took: Option<Duration>,
     /// The number of attempts.
     pub attempts: u32,
-    /// The error of the last attempt that failed, if the outcome is neither *failed* nor *timed-out*: the run succeeded on a
-    /// later attempt, or was cancelled. [`HistoryEntry::last_error`] returns the error whatever the outcome is.
+    /// The error of the last attempt that failed, if the outcome is neither *failed* nor *timed-out*: the run
+    /// succeeded on a later attempt, or was cancelled. [`HistoryEntry::last_error`] returns the error of any
+    /// outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_error: Option<Arc<str>>,
     /// The end of the run's output; only if the job keeps output.
@@ -58,12 +61,14 @@ pub enum RunOutcome {
     Failed,
     /// The last attempt took longer than the job's timeout.
     TimedOut,
-    /// The run was cancelled: at a step-down, by a later tick, or on request. The reason says which of these was the
-    /// cause.
+    /// The run was cancelled: at a step-down, by a later tick, on request, or because its job was removed
+    /// before it started. The reason says which of these was the cause.
     Cancelled,
-    /// The tick was skipped, because an earlier run of the job was still active.
+    /// The tick was skipped, because an earlier run of the job was still active, or a later tick replaced
+    /// this one.
     SkippedOverlap,
-    /// The tick was skipped, because no worker ran it in time.
+    /// The tick was skipped, because no worker ran it in time, or the job's schedule or placement changed
+    /// while it waited.
     SkippedMisfire,
     /// The tick was skipped, because the job was paused.
     SkippedPaused,
@@ -189,8 +194,8 @@ impl HistoryEntry {
         format!("history:{job}")
     }
 
-    /// Returns the key of the entry, which begins with the tick. Every leader that writes the entry of one run uses the same
-    /// key.
+    /// Returns the key of the entry, which begins with the tick. Every leader that writes the entry of one
+    /// run uses the same key.
     #[doc(hidden)]
     pub fn key(&self) -> Arc<str> {
         let (tick, term) = (self.tick.as_micros(), self.term.get());
@@ -202,8 +207,9 @@ impl HistoryEntry {
 
     /// Returns the record of the entry, written at `now`. A reason or an error over 512 bytes is cut.
     ///
-    /// The record's own term is 0, whatever term the entry has. No leader seals a history, and a node refuses a record of
-    /// an older term than the newest that wrote to the ledger.
+    /// The record's own term is 0, as for all records of a history, so that every leader can write it. With
+    /// the terms of leaders, a node would refuse records of terms older than the newest that it has seen. The
+    /// term of the entry is part of its value.
     #[doc(hidden)]
     pub fn into_record(mut self, now: WallTime) -> Record {
         for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {
@@ -223,8 +229,9 @@ impl HistoryEntry {
             .map_err(|error| RecordError::new("history entry", value, &error.to_string()))
     }
 
-    /// Merges the nodes' answers to a read of a job's history. Returns the entries, the oldest tick first, and the
-    /// errors of records that cannot be read. Of two entries of one run, the entry that is not *lost* counts.
+    /// Merges the nodes' answers to a read of a job's history. Returns the entries, the oldest tick first,
+    /// and the errors of records that cannot be read. Of two entries of one run, the entry that is not *lost*
+    /// counts.
     #[doc(hidden)]
     pub fn merge(answers: &[Answered]) -> (Vec<Self>, Vec<RecordError>) {
         let mut entries: BTreeMap<&str, Self> = BTreeMap::new();

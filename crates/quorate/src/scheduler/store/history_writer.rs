@@ -1,4 +1,5 @@
-//! Writes the history of runs. An end is logged and counted at once; a task writes its entry to the ledger.
+//! Writes the history of runs. An end is logged and counted at once. A task then writes its entry to the
+//! ledger.
 //!
 //! # What is not guaranteed
 //!
@@ -36,8 +37,8 @@ use tokio::sync::mpsc;
 const QUEUE_MAX: usize = 65_536;
 /// The largest number of entries that are written at the same time.
 const ENTRY_WRITES_MAX: usize = 128;
-/// The number of times that an entry is sent, and the first pause between two attempts. The pause grows with each
-/// attempt.
+/// The number of times that an entry is sent, and the first pause between two attempts. The pause grows with
+/// each attempt.
 const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
 /// The pause before a history that could not be read or completed is read again.
 const READ_RETRY: Duration = Duration::from_millis(500);
@@ -50,7 +51,8 @@ pub(in crate::scheduler) struct HistoryWriter {
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
 }
 
-/// A closed record of a run that no execution writes, so that this task writes it.
+/// The closed record of a run that was dropped, or not executed in this term. The history's task writes it
+/// before the run's entry.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) run: RunId,
@@ -135,8 +137,8 @@ enum Order {
 }
 
 impl HistoryWriter {
-    /// Starts the task that writes the history. It first writes the entries of `ends` that the history lacks. The task
-    /// ends once the handle is dropped and every entry is written, or the term is over.
+    /// Starts the task that writes the history. It first writes the entries of `ends` that the history lacks.
+    /// The task ends once the handle is dropped and every entry is written, or the term is over.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -160,7 +162,7 @@ impl HistoryWriter {
         (handle, term.spawn_scoped(task.serve(entries)))
     }
 
-    /// Drops the task's state of a removed job's history.
+    /// Lets the task drop its state of a removed job's history.
     pub(in crate::scheduler) fn close(&self, job: &Arc<str>) {
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
         // If the queue is full, the task keeps the state of the removed job until the term ends.
@@ -189,7 +191,7 @@ struct HistoryTask {
     retention: Retention,
     term: Term,
     histories: BTreeMap<Arc<str>, JobHistory>,
-    /// Jobs whose history may have more entries than the job keeps, or lack some.
+    /// Jobs whose history may have too many entries, or may lack entries.
     to_prune: BTreeSet<Arc<str>>,
 }
 
@@ -201,11 +203,11 @@ struct JobHistory {
     written: VecDeque<u64>,
     /// True once the stored history was read in this term.
     read: bool,
-    /// True once its lifetime was set in this term.
+    /// True once the lifetime of the history was set in this term.
     has_lifetime: bool,
     /// The number of entries that are being written.
     writing: usize,
-    /// True if the job was removed. This value is dropped once no entry of the job is being written.
+    /// True if the job was removed. This `JobHistory` is dropped once no entry of the job is being written.
     closed: bool,
     /// The entries that the history may lack, until it has been read.
     ends: Option<Ends>,
@@ -213,8 +215,8 @@ struct JobHistory {
 
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
-    /// A read and pruned history: the times of its stored entries (empty if they could not be read), and the ends that
-    /// the history may still lack.
+    /// A read and pruned history: the times of its stored entries (empty if they could not be read), and the
+    /// ends that the history may still lack.
     Pruned(Arc<str>, Vec<u64>, Option<Ends>),
     Closed,
 }
@@ -270,7 +272,8 @@ impl HistoryTask {
         let (job, keep) = (Arc::clone(&job.name), job.history);
         let of_job = self.histories.entry(Arc::clone(&job)).or_default();
         (of_job.writing, of_job.closed) = (of_job.writing + 1, false);
-        // The lifetime is set with the first entry of a term. Until then, the history has the nodes' default lifetime.
+        // The lifetime is set with the first entry of a term. Until then, the history has the nodes' default
+        // lifetime.
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
         let part = self.ledger.part(&HistoryEntry::part(&job));
         let (term, retention) = (self.term.clone(), self.retention.clone());
@@ -298,8 +301,8 @@ impl HistoryTask {
         .boxed()
     }
 
-    /// Drops the state of a removed job, once all its entries are written. The history then lives on for the ledger's
-    /// retention.
+    /// Drops the state of a removed job, once all its entries are written. The nodes keep the history for the
+    /// ledger's retention from then on.
     fn forget(&mut self, job: &Arc<str>) -> Option<BoxFuture<'static, Finished>> {
         self.histories.get(job).filter(|history| history.closed && history.writing == 0)?;
         self.histories.remove(job);
@@ -321,8 +324,8 @@ impl HistoryTask {
         }
     }
 
-    /// Reads one job's history if it was not read in this term, writes the entries that it lacks, and prunes those that are
-    /// too many.
+    /// Reads one job's history if it was not read in this term, writes the entries that it lacks, and prunes
+    /// those that are too many.
     fn prune(&mut self) -> Option<BoxFuture<'static, Finished>> {
         let job = self.to_prune.pop_first()?;
         let history = self.histories.get_mut(&job)?;
@@ -369,8 +372,8 @@ impl HistoryTask {
         )
     }
 
-    /// Handles the result of [`HistoryTask::prune`]. An entry that was written meanwhile may be counted twice until the
-    /// next pruning. A history that still lacks ends is read again.
+    /// Handles the result of [`HistoryTask::prune`]. An entry that was written during the pruning may be
+    /// counted twice until the next pruning. A history that still lacks ends is read again.
     fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
         let Some(history) = self.histories.get_mut(job) else { return };
         if ends.is_some() {

@@ -3,7 +3,8 @@ use crate::{env::WallTime, node::FencingToken, scheduler::schedule::ScheduleSpec
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The time of records that pruning never removes: the largest time that a node's Lua can compare.
+/// The time of records that pruning never removes: the largest number that the Lua scripts on the nodes can
+/// compare.
 pub(in crate::scheduler) const FOR_EVER: WallTime = WallTime::from_micros(FencingToken::MAX.get());
 /// The largest number of requests that a row remembers.
 const REQUESTS_MAX: usize = 8;
@@ -11,33 +12,37 @@ const REQUESTS_MAX: usize = 8;
 /// A job's row in its group's ledger, under `job/NAME`. The leader writes it; any client may read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
-    /// The time at which a leader first saw the job or its present schedule. No earlier tick is due.
+    /// The time at which a leader first had the job or its present schedule, or at which the job was last
+    /// resumed. No earlier tick is due.
     pub since: WallTime,
-    /// The number of changes of the row. Of several rows, the one of the highest term and revision counts.
+    /// The number of changes of the row. If nodes store different rows, the one of the highest term and
+    /// revision counts.
     pub rev: u64,
     /// The schedule, in the form that people write.
     pub schedule: Arc<str>,
     /// The pause, if the job is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
-    /// The misfire, overlap, delivery and placement rules, as a text for people.
+    /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     #[serde(default)]
     pub rules: Arc<str>,
     /// True if any worker may run the ticks; false if the leader does.
     #[serde(default)]
     pub any_worker: bool,
-    /// The end of the last run, if the schedule counts from the end of a run to the next tick.
+    /// The end of the last run, if the job's next tick counts from that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
-    /// The time after a tick within which a catch-up run may start. For this long the ledger keeps the records of
-    /// ticks, even if the leader does not have the job. In JSON, in microseconds.
+    /// The time for which the ledger keeps the records of the job's ticks, even under a leader that does not
+    /// have the job. It is the misfire window, plus the jitter and the time by which runs are opened ahead.
+    /// In JSON, in microseconds.
     #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
     /// The schedule, in the form that programs read; `None` for a custom timetable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
-    /// The last requests that changed the row, at most eight, the newest last. A request may arrive again because its
-    /// leader crashed before it answered. The row then shows that the request has been carried out.
+    /// The last requests that changed the row, at most eight, the newest last. If a leader crashes before it
+    /// answers a request, the next leader receives the request again. The row then shows that the request has
+    /// been carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestId>,
 }

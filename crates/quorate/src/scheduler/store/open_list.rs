@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The runs that are open to workers and not known to be taken. The list is one row, which the leader writes and
-/// workers read.
+/// The runs that are open to workers and not known to be taken. The list is one row, which the leader writes
+/// and workers read.
 ///
-/// The list is advisory. A worker reads the records of the listed runs, and only these records say which run the worker
-/// may take.
+/// A worker uses the list only to find runs. Before it takes a run, it reads the run's record, which decides
+/// whether the run may be taken.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct OpenList {
     rows: RowWriter,
@@ -23,7 +23,7 @@ impl OpenList {
     /// The key of the row.
     pub(in crate::scheduler) const KEY: &str = "open";
 
-    /// Returns the list that an earlier leader wrote, without the runs that no longer have an `open` record.
+    /// Returns the list that an earlier leader wrote (`found`), without the runs that are no longer `open`.
     pub(in crate::scheduler) fn new(
         rows: &RowWriter,
         found: &[Option<Record>],

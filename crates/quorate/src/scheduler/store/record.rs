@@ -17,14 +17,15 @@ pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
 
 /// The value of the ledger's [`Record`] of a run.
 ///
-/// No record of a run is written as [`Record::last`]: a leader must be able to write the same end again under its own term.
+/// No record of a run is written as final ([`Record::last`]), because a later leader must be able to write
+/// the same end again under its own term.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum RunRecord {
     /// The leader is about to execute the run itself.
     Started {
-        /// The leader's worker.
+        /// The worker that led when it started the run.
         worker: Arc<str>,
     },
     /// Workers may take this generation of the run.
@@ -53,7 +54,8 @@ pub enum RunRecord {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenRun {
-    /// The number of this execution of the run, from 1. Under at-least-once, the next generation follows a lost one.
+    /// The number of this execution of the run, from 1. Under at-least-once, another generation follows a
+    /// lost one.
     pub generation: u32,
     /// A node counts for this generation only if its memory began before this time.
     pub at: WallTime,
@@ -115,8 +117,8 @@ impl RunRecord {
         Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None }
     }
 
-    /// Returns the same closed record with two more fields. A node counts for it only if the node's memory began before
-    /// `since`. The run's history entry has the term `under`.
+    /// Returns the same closed record with two more fields. A node counts for it only if the node's memory
+    /// began before `since`. The run's history entry has the term `under`.
     pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
         if let Self::Closed { memory, term, .. } = &mut self {
             (*memory, *term) = (Some(since), Some(under));
@@ -197,7 +199,8 @@ pub(in crate::scheduler) fn requested_key(request: RequestId, job: &str, tick: W
     format!("{REQUESTED_PREFIX}{request}/{job}/{:020}", tick.as_micros()).into()
 }
 
-/// Returns the job and the tick of a run's key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`; `None` for another key.
+/// Returns the job and the tick of a run's key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`; `None` for another
+/// key.
 pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(&str, WallTime)> {
     let requested = || Some(key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.1);
     split(key.strip_prefix(TICK_PREFIX).or_else(requested)?)

@@ -1,22 +1,23 @@
 //! Determines how long the nodes keep the data of a job after its last worker has stopped.
 //!
-//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time. A part of the group's
-//! ledger, `jobs`, stores for each job the last time at which a worker vouched for it. In each round the worker also
-//! renews the lifetimes of the job's history and of the group's ledgers. The data of a job ends if no worker vouches
-//! for the job:
+//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time. A part of the
+//! group's ledger, `jobs`, stores for each job the last time at which a worker vouched for it. At the same
+//! time, the worker renews the lifetimes of the job's history and of the group's ledgers. If no worker
+//! vouches for a job any more, the data of the job ends:
 //!
-//! * The nodes remove a history by their own clocks, with or without a leader. They do so
-//!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last worker. The
-//!   same holds for all ledgers of a group without workers.
-//! * The row, the state and the open requests of a job end once no worker has vouched for the job for that time, and
-//!   the leader does not have the job. The leader closes them, and pruning then removes them from the ledger. So a
-//!   leader of another version does not touch the jobs of other workers while one of these workers runs.
-//! * If a worker has the job again within that time, it vouches for the job, and no data of the job has ended.
+//! * The nodes remove a history by their own clocks, with or without a leader,
+//!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last
+//!   worker has stopped. In the same way they remove all ledgers of a group without workers.
+//! * The row, the state and the open requests of a job end once no worker has vouched for the job for the
+//!   same time, unless the leader has the job. The leader closes them, and pruning then removes them from the
+//!   ledger. So a leader of another version does not remove the data of a job while a worker with the job
+//!   runs.
+//! * If a worker with the job starts within that time, it vouches for the job, and no data is lost.
 //!
 //! # What is not guaranteed
 //!
-//! A worker that cannot reach a majority for the whole of that time counts as stopped. If the nodes have lost the time
-//! at which a job was last vouched for, the time starts again with the first leader that notices.
+//! A worker that cannot reach a majority for as long as the retention counts as stopped. If the nodes have
+//! lost the time at which a job was last vouched for, its retention starts again when a leader notices this.
 
 use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{
@@ -33,7 +34,7 @@ use std::{
 
 /// The part of a group's ledger that stores when each job was last vouched for.
 const PART: &str = "jobs";
-/// The longest time between two rounds of vouching.
+/// The longest time between two rounds in which a worker vouches for its jobs.
 const EVERY_MAX: Duration = Duration::from_secs(3600);
 /// The first pause after a round that too few nodes answered. It doubles with each such round.
 const ROUND_RETRY: Duration = Duration::from_secs(1);
@@ -41,12 +42,13 @@ const ROUND_RETRY: Duration = Duration::from_secs(1);
 const FAILED_ROUNDS_WARN: u32 = 5;
 /// The largest number of jobs that are vouched for at the same time.
 const RENEWALS_MAX: usize = 64;
-/// The largest number of other workers' records that one write overwrites, one after the other.
+/// The largest number of other workers' records that one write overwrites, in turn.
 const VOUCH_OVERWRITES_MAX: usize = 8;
 /// The shortest lifetime of a group's ledger, so that a leader finds the data that it needs after an outage.
 const GROUP_LIFE_MIN: Duration = Duration::from_secs(3600);
 
-/// Vouches for the jobs of one worker, and finds the jobs that no worker vouches for.
+/// Vouches for the jobs of one worker: stores in the ledger that a worker has them. Also finds the jobs for
+/// which no worker vouches.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Retention {
     main: Ledger,
@@ -56,7 +58,8 @@ pub(in crate::scheduler) struct Retention {
     max_clock_offset: Duration,
 }
 
-/// The content of the `jobs` part: for each job, the time at which a worker last vouched for it, and the record.
+/// The content of the `jobs` part: for each job, the time at which a worker last vouched for it, and the
+/// record.
 #[derive(Debug, Default)]
 struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
 
@@ -78,8 +81,8 @@ impl Retention {
         (self.retention / 8).min(EVERY_MAX)
     }
 
-    /// Returns the lifetime of a history, which each round that vouches for its job renews. The lifetime is at least
-    /// the retention, counted from the time when the job's last worker ended.
+    /// Returns the lifetime of a history. It is longer than the retention by two rounds of vouching, so that
+    /// the history is kept for the retention after the job's last worker has stopped.
     pub(in crate::scheduler) fn history_life(&self) -> Duration {
         self.retention + self.every() * 2
     }
@@ -89,8 +92,8 @@ impl Retention {
         self.main.part(&HistoryEntry::part(job)).keep(self.history_life()).await
     }
 
-    /// Vouches for the registry's jobs until the future is dropped. If several tasks do this for one registry, one of
-    /// them vouches at a time.
+    /// Vouches for the registry's jobs until the future is dropped. If several tasks call this for one
+    /// registry, only one of them vouches at a time.
     pub(in crate::scheduler) async fn vouch(self, registry: JobRegistry) {
         let _turn = registry.vouching().lock().await;
         let (mut changed, _) = registry.watch();
@@ -98,8 +101,8 @@ impl Retention {
         loop {
             let round = self.round(&registry).await;
             let pause = match round {
-                // A worker skips jobs for which another worker has vouched recently. The random part of the pause lets
-                // workers take turns.
+                // A worker skips jobs for which another worker has vouched recently. The random part of the
+                // pause keeps workers from vouching at the same time.
                 Ok(()) => {
                     failed = 0;
                     self.every() * 3 / 4 + self.env.random_below(self.every() / 2)
@@ -157,8 +160,8 @@ impl Retention {
         self.note(job, seen, now).await
     }
 
-    /// Returns those of the `unknown` jobs, which the leader does not have, that have ended. For a job without a known
-    /// time of vouching, the retention starts now.
+    /// Returns the jobs among `unknown` (jobs that the leader does not have) that have ended. If the time at
+    /// which a worker last vouched for a job is not known, the job's retention starts now.
     pub(in crate::scheduler) async fn ended(
         &self,
         unknown: BTreeSet<Arc<str>>,
@@ -185,7 +188,7 @@ impl Retention {
         self.main.part(PART)
     }
 
-    /// Writes that a worker vouched for `job` at `at`, unless a later time is stored.
+    /// Stores that a worker vouched for `job` at the time `at`, unless a later time is stored.
     async fn note(&self, job: &str, seen: Option<&Record>, at: WallTime) -> Result<(), LedgerError> {
         let value = Arc::clone(&self.worker);
         let record = Record { at: at.as_micros(), term: FencingToken::default(), last: false, value };
@@ -217,7 +220,8 @@ impl Vouched {
     }
 }
 
-/// Returns the time for which a group's ledgers outlive its last worker: longer than a leader needs any of their records.
+/// Returns the time for which a group's ledgers outlive its last worker: longer than a leader needs any of
+/// their records.
 fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
 }

@@ -1,15 +1,15 @@
 //! Writes the leader's rows: the records of the ledger that are not runs, such as a job's row and its state.
 //!
-//! A job's row shows a leader since when the job exists. Without the row, the leader could not distinguish a tick that
-//! no worker ran from a tick before the job existed. So the task sends each row until a majority stores it, while the
-//! term lasts. Every leader also writes the row again to nodes that have lost it. Otherwise the row would be lost once
-//! all nodes had restarted, one after the other. One task writes all rows: many at the same time, and the values of one
-//! key in order.
+//! A job's row shows a leader since when the job exists. Without the row, the leader could not distinguish a
+//! tick that no worker ran from a tick before the job existed. So the task sends each row until a majority
+//! stores it, while the term lasts. Every leader also writes the row again to nodes that have lost it.
+//! Otherwise the row would be lost after all nodes have lost their memory in turn. One task writes all rows:
+//! many at the same time, and the values of one key in order.
 //!
 //! # What is not guaranteed
 //!
-//! A row that a majority of the nodes loses between two terms is lost. Such a row may contain the time from which on
-//! its job is due, its pause, its state, or an open request.
+//! A row that a majority of the nodes loses between two terms is lost. The row may contain the time since
+//! which a job's ticks count, the pause of a job, its state, or an open request.
 
 use crate::{
     election::Term,
@@ -26,8 +26,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest pause before a write is sent again. The pause is long, because a node without free memory usually stays
-/// so for a while.
+/// The longest pause before a write is sent again. The pause is long, because a node without free memory
+/// usually stays so for a while.
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
@@ -56,7 +56,8 @@ struct Waiter {
 pub(in crate::scheduler) struct RowWriter(mpsc::UnboundedSender<Put>);
 
 impl RowWriter {
-    /// Starts the task. It ends once every clone of the handle is dropped and every row is written, or the term is over.
+    /// Starts the task. It ends once every clone of the handle is dropped and every row is written, or the
+    /// term is over.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -77,8 +78,9 @@ impl RowWriter {
         let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
     }
 
-    /// Writes a row that pruning never removes. Returns once a majority stores it. An error means one of two things: no
-    /// majority stores the row yet, and the task sends it again; or the term has ended.
+    /// Writes a row that pruning never removes. Returns once a majority stores it. An error means one of two
+    /// things: no majority stores the row yet, and the task sends it again; or this term cannot write the row
+    /// any more.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,
@@ -87,8 +89,8 @@ impl RowWriter {
         self.send(key, value, false)
     }
 
-    /// Does the same as [`RowWriter::write`], but continues to wait while no majority stores the row. An error means
-    /// that the row is not written in this term.
+    /// Does the same as [`RowWriter::write`], but returns only once a majority stores the row, or with an
+    /// error once this term cannot write it any more.
     pub(in crate::scheduler) fn insist(
         &self,
         key: &Arc<str>,
@@ -97,7 +99,8 @@ impl RowWriter {
         self.send(key, value, true)
     }
 
-    /// Queues a write of a row with the time `at`, after which pruning removes it. A row that is `last` is final.
+    /// Queues a write of a row with the time `at`, after which pruning removes it. If `last` is true, no
+    /// later write replaces the row.
     pub(in crate::scheduler) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
         let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, waiters: Vec::new() });
     }
@@ -127,7 +130,8 @@ struct RowSlot {
 }
 
 impl RowSlot {
-    /// Returns the slot of a key with the nodes' records. Most nodes are likely to have the record of the highest term.
+    /// Returns the slot of a key under which the nodes store these records. The record of the highest term is
+    /// probably on most nodes.
     fn found(records: &[Option<Record>]) -> Self {
         let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
         all.sort_by_key(|record| record.term);
@@ -136,16 +140,17 @@ impl RowSlot {
         Self { seen, stale: all, ..Self::default() }
     }
 
-    /// Replaces the value that has not been sent yet. A newer value contains all data of the older one, so the waiters
-    /// for the older value wait for the newer one.
+    /// Replaces the value that has not been sent yet. A newer value contains all data of the older one, so
+    /// the waiters for the older value wait for the newer one.
     fn take(&mut self, mut put: Put) {
         let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
         put.waiters.extend(older);
         self.next = Some(put);
     }
 
-    /// Returns whether pruning will remove the stored record. Then the leader is unlikely to write the key again, and
-    /// this slot need not be kept. If the leader does write the key again, the write finds the stored record.
+    /// Returns whether pruning will remove the stored record. If so, the leader is unlikely to write the key
+    /// again, and this slot need not be kept. If the leader does write it again, the first write finds the
+    /// stored record.
     fn is_closed(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }
@@ -236,7 +241,7 @@ async fn write(
             {
                 seen = Some(other);
             }
-            // The stored record is final: no node will ever accept this one.
+            // The stored record is final: no node will ever accept `record`.
             Err(LedgerError::Standing(other)) if other.last => {
                 tracing::debug!(group = &**term.group(), key = &*key, "not written: another record is final");
                 report(&mut waiters, &Err("another record is final".into()), true);
@@ -249,7 +254,8 @@ async fn write(
                 tracing::warn!(group = &**term.group(), key = &*key, "not written: {error}");
                 report(&mut waiters, &Err(error.to_string().into()), true);
                 if matches!(error, LedgerError::Superseded { .. }) {
-                    // A later term has sealed the ledger: this term can neither write a record nor start a run.
+                    // A later term has sealed the ledger: this term can neither write a record nor start a
+                    // run.
                     term.resign();
                 }
                 return seen;
@@ -259,7 +265,8 @@ async fn write(
         pause = (pause * 2).min(WRITE_RETRY_MAX);
     }
     report(&mut waiters, &Ok(()), true);
-    // A node with another record refused the write. The record is sent again, to be written over that other record.
+    // A node that stores another record has refused the write. So the write is sent again, with that other
+    // record as the one to replace.
     for old in stale.iter().filter(|old| seen.as_ref() != Some(old) && !old.last) {
         if let Err(error) = ledger.write(&key, Some(old), &record).await {
             tracing::trace!(key = &*key, "a majority has the row, other nodes do not yet: {error}");
@@ -280,8 +287,8 @@ fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
     }
 }
 
-/// Returns the highest value under a key, by term and then by `rank`. Also returns true if every node that answered
-/// stores that value.
+/// Returns the highest value under a key, ordered by term and then by `rank`, and true if every node that
+/// answered stores that value.
 pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
     records: &'a [Option<Record>],
     read: impl Fn(&'a Record) -> Option<T>,

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The largest number of records of other leaders that one write overwrites, one after the other.
+/// The largest number of records of other leaders that one write overwrites, in turn.
 const OVERWRITES_MAX: usize = 32;
 
 /// Writes the records of runs under one term.
@@ -19,13 +19,13 @@ pub(in crate::scheduler) struct RunWriter {
     term: Term,
 }
 
-/// The run that a record belongs to, with the result of the seal for it.
+/// The run to which a record belongs.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct RunId {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the sealed nodes would remember a record of that time.
+    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`.
     pub(in crate::scheduler) remembering: bool,
 }
 
@@ -50,8 +50,8 @@ impl RunWriter {
         &self.term.quorum().config().worker
     }
 
-    /// Returns the time before which a node's memory must have begun, for the node to count for this leader's writes of the
-    /// run (R13).
+    /// Returns the time before which a node's memory must have begun, for the node to count for this leader's
+    /// writes of the run (rule R13).
     pub(in crate::scheduler) fn memory(&self, run: &RunId) -> WallTime {
         memory_needed(run.at, self.term.began())
     }
@@ -61,9 +61,9 @@ impl RunWriter {
         written.into_record(run.at, self.term.token())
     }
 
-    /// Writes `target` until a majority of nodes whose memory counts for the run stores it. The write overwrites
-    /// `seen`, and any earlier record that R14 allows to overwrite. With `once`, makes a single attempt; otherwise
-    /// repeats the write until the term ends.
+    /// Writes `target` until it is stored by a majority of nodes whose memories count for the run
+    /// ([`RunWriter::memory`]). The write overwrites `seen`, and any other record that rule R14 permits. If
+    /// no majority answers, the write is repeated until the term ends; with `once`, it is not repeated.
     pub(in crate::scheduler) async fn write(
         &self,
         run: &RunId,

@@ -11,7 +11,8 @@ pub(in crate::scheduler) struct SavedState {
 /// The row `state/NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::scheduler) struct StateRow {
-    /// The number of changes of the row. Of several rows of one term, the row with the highest revision counts.
+    /// The number of changes of the row. If nodes store different rows of one term, the row with the highest
+    /// revision counts.
     pub(in crate::scheduler) rev: u64,
     pub(in crate::scheduler) text: Option<Arc<str>>,
 }
@@ -25,19 +26,19 @@ impl SavedState {
         format!("{}{job}", Self::PREFIX).into()
     }
 
-    /// Returns the state of `job`. `row` is the row that is stored.
+    /// Creates the state of `job` from its stored row.
     pub(in crate::scheduler) fn new(job: &str, row: StateRow) -> Self {
         Self { key: Self::key(job), row: Arc::new(Mutex::new(row)) }
     }
 
-    /// Lets pruning remove the row, because the job was removed.
+    /// Writes the row so that pruning removes it later, because the job was removed.
     pub(in crate::scheduler) fn close(&self, rows: &RowWriter, now: WallTime) {
         if let Some(value) = self.next_value() {
             rows.close(&self.key, value, now, false);
         }
     }
 
-    /// Protects the row from pruning again, because the job was added again.
+    /// Writes the row so that pruning keeps it, because the job was added again.
     pub(in crate::scheduler) fn keep(&self, rows: &RowWriter) {
         if let Some(value) = self.next_value() {
             rows.put(&self.key, value);
@@ -56,7 +57,8 @@ impl SavedState {
         self.row().text.clone()
     }
 
-    /// Writes a new text. Returns once a majority stores it, or once the writer reports that no majority stores it yet.
+    /// Writes a new text. Returns once a majority stores it, or once the writer reports that no majority
+    /// stores it yet.
     pub(in crate::scheduler) fn set(
         &self,
         text: Arc<str>,

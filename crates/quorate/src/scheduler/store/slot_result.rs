@@ -1,5 +1,5 @@
-//! The result of a slot, which the worker that took it records. It has the data that the leader needs for the history
-//! and for the job's next run.
+//! The result that the worker of an open run records in the run's slot. The leader reads it to write the
+//! history entry and the state of the job.
 
 use crate::scheduler::store::RunOutcome;
 use crate::{
@@ -34,9 +34,9 @@ pub(in crate::scheduler) struct SlotResult {
 }
 
 impl SlotResult {
-    /// Returns the text of the slot's result, shortened until it fits. First the reason and the error are cut to their
-    /// limits. If that is not enough, the output loses its beginning, then the error and the reason lose their ends.
-    /// The state is dropped last.
+    /// Returns the text of the slot's result, shortened until it fits. First the reason and the error are cut
+    /// to their limits. If that is not enough, the output loses its beginning, then the error and the reason
+    /// lose their ends. The state is dropped last.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
         fits.reason = cut(&self.reason, SLOT_REASON_MAX).into();
@@ -63,7 +63,8 @@ impl SlotResult {
     }
 }
 
-/// Returns the end of a text, in at most `most` bytes. It begins between two characters, so it may be a little shorter.
+/// Returns the end of a text, in at most `most` bytes. It begins between two characters, so it may be a
+/// little shorter.
 pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
     let from = text.len().saturating_sub(most);
     (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()

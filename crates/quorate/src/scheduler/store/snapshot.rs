@@ -24,8 +24,8 @@ const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 /// The number of records after which building the snapshot yields to other tasks.
 const RECORDS_PER_TURN: usize = 2_000;
 
-/// The ledger as the nodes showed it in their answers to the seal. Of the records of a run, only the one of the highest
-/// rank is kept.
+/// The ledger as the nodes showed it in their answers to the seal. Of the records of a run, only the one of
+/// the highest [`rank`] is kept.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
@@ -42,12 +42,12 @@ struct Node {
     low_water: u64,
 }
 
-/// The record that decides on a run, and the number of nodes that show that this record had a majority.
+/// The record that decides on a run, and the number of nodes that store this record and count for it.
 #[derive(Debug)]
 struct SealedRun {
     record: Record,
     closed: bool,
-    /// The time before which a node's memory must have begun for the node to count for a closed record.
+    /// The time before which a node's memory must have begun, for the node to count for a closed record.
     memory: Option<WallTime>,
     /// The number of nodes that count for the record and store exactly this record.
     stored_on: usize,
@@ -57,11 +57,11 @@ struct SealedRun {
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
-    /// The stored record, if it is not closed.
+    /// The record that decides on the run, if it is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record, and too few nodes remember the time at which one could have been written.
+    /// True if no node has a record, and too few nodes would remember a record of the run.
     pub(in crate::scheduler) unknown: bool,
-    /// True if a majority of the nodes remembers the earliest time at which a record could have been written.
+    /// True if a majority of the nodes remembers the earliest time at which a record of the run may exist.
     pub(in crate::scheduler) remembering: bool,
     /// The closed record that decides on the run, if it is not known whether a majority stored it.
     pub(in crate::scheduler) unsettled: Option<Record>,
@@ -77,15 +77,16 @@ impl SealedRun {
         Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
-    /// Returns whether a majority stores this end. If so, the leader that wrote it could act on it, and no later leader
-    /// finds another end.
+    /// Returns whether a majority stores this end. If so, no later leader finds another end, and the end need
+    /// not be written again.
     fn is_settled(&self, quorum: usize) -> bool {
         self.closed && self.stored_on >= quorum
     }
 }
 
 impl LedgerSnapshot {
-    /// Builds the snapshot from the nodes' answers. Yields to other tasks meanwhile, since the answers may be long.
+    /// Builds the snapshot from the nodes' answers. Yields to other tasks in between, because the answers may
+    /// be long.
     pub(in crate::scheduler) async fn take(
         answers: Vec<Answered>,
         quorum: usize,
@@ -147,7 +148,8 @@ impl LedgerSnapshot {
         sealed
     }
 
-    /// Decides on the run under `key`. If the run has a record, its first record was written at `at` or later.
+    /// Decides on the run under `key`. `at` is the earliest time at which a record of the run may have been
+    /// written.
     pub(in crate::scheduler) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
         let (known, remembering) = (self.runs.get(key), self.remembers(at));
         if let Some(closed) = known.filter(|known| known.closed) {
@@ -155,7 +157,8 @@ impl LedgerSnapshot {
             let decision = Decision::Skip(SkipReason::Final);
             return Decided { decision, seen: None, unknown: false, remembering, unsettled };
         }
-        // The verdict depends on the record of the highest rank, whichever node stores it.
+        // The verdict does not depend on which node stores the record, so the record is given to the first
+        // node.
         let seen = known.map(|known| &known.record);
         let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
         let views = self.nodes.iter().zip(records);
@@ -174,9 +177,9 @@ impl LedgerSnapshot {
         self.nodes.iter().filter(remembers).count() >= self.quorum
     }
 
-    /// Returns the ticks of a job whose record a new leader must act on: ticks that have not ended, and ticks whose end
-    /// is not known to have had a majority. Runs below the low-water mark of any node are left out, because an earlier
-    /// leader has closed them.
+    /// Returns the ticks of a job whose record a new leader must act on: ticks that have not ended, and ticks
+    /// whose end is not known to have had a majority. Runs below the low-water mark of any node are left out,
+    /// because an earlier leader has closed them.
     pub(in crate::scheduler) fn unfinished(
         &self,
         job: &str,
@@ -188,7 +191,8 @@ impl LedgerSnapshot {
         open.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, known.record.clone())))
     }
 
-    /// Returns the keys of all runs that have not ended, whether this leader has their job or not.
+    /// Returns the keys of all runs that have not ended, including those of jobs that this leader does not
+    /// have.
     pub(in crate::scheduler) fn unfinished_keys(&self) -> BTreeSet<Arc<str>> {
         let open = self.runs.iter().filter(|(_, known)| !known.closed);
         open.map(|(key, _)| Arc::clone(key)).collect()
@@ -238,22 +242,24 @@ impl LedgerSnapshot {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Removes a job from the snapshot after the nodes have pruned its records: its runs, and the rows under `rows`.
+    /// Removes a job from the snapshot after the nodes have pruned its records: its runs, and the rows under
+    /// `rows`.
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
         rows.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
-    /// Returns the runs of all jobs that are not closed, each with the record that decides on it.
+    /// Returns the runs that have not ended, of all jobs, each with the record that decides on it. Runs below
+    /// the low-water mark of any node are left out.
     pub(in crate::scheduler) fn open_runs(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
         let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
         let open = self.runs.iter().filter(move |(_, known)| !known.closed && known.record.at >= low_water);
         open.map(|(key, known)| (key, &known.record))
     }
 
-    /// Records that this leader has closed a run at a majority. The leader makes no other decision on the run in its
-    /// term.
+    /// Records that this leader has closed a run at a majority. The leader makes no other decision on the run
+    /// in its term.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         if let Some(known) = self.runs.get_mut(key) {
             (known.closed, known.stored_on) = (true, self.quorum);
@@ -270,9 +276,10 @@ impl LedgerSnapshot {
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
-    /// Returns the time at which a new job begins: now, or, if later, the time from which on a majority of nodes
-    /// remembers every tick. Nodes whose memory began a little later are included, since a slot needs a majority of
-    /// nodes whose memory began before the run.
+    /// Returns the time at which a new job begins: now, or, if later, the time since which a majority of the
+    /// nodes remembers every tick. The time is late enough also for other nodes whose memory began up to
+    /// `max_clock_offset` later. A node counts for the slot of a run only if its memory began before the run.
+    /// So without these nodes, a worker could take a slot only if every node of the majority answered.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
@@ -314,7 +321,8 @@ pub(in crate::scheduler) mod tests {
         (RunKey::new("j", at).key(), written.into_record(at, term))
     }
 
-    /// Returns the snapshot of three nodes whose memory began at 0. Two of them store `started` and `done`.
+    /// Returns the snapshot of three nodes whose memory began at 0. Two of them store a *started* record for
+    /// each tick in `started`, and a closed record for each tick in `done`.
     pub(in crate::scheduler) fn sealed(started: &[u64], done: &[u64]) -> LedgerSnapshot {
         let open = started.iter().map(|&tick| tick_record(tick, 1, false));
         let records: Vec<_> = open.chain(done.iter().map(|&tick| tick_record(tick, 1, true))).collect();
@@ -322,8 +330,8 @@ pub(in crate::scheduler) mod tests {
         LedgerSnapshot::new(answers, 2, SECOND)
     }
 
-    /// Returns the snapshot of nodes with one record each, for the tick 5. Each record is given by its term, and by
-    /// true if it is closed.
+    /// Returns the snapshot of nodes with one record each, for the tick 5. Each record is given by its term,
+    /// and by true if it is closed.
     fn each(records: &[(u64, bool)]) -> LedgerSnapshot {
         let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
         LedgerSnapshot::new(nodes.collect(), 2, SECOND)
@@ -368,7 +376,8 @@ pub(in crate::scheduler) mod tests {
     #[test]
     fn every_leader_takes_the_same_of_two_ends_of_one_term() {
         let key = RunKey::new("j", at(5)).key();
-        // A leader may drop the task of a run while the task writes the end, and then write another end.
+        // A leader may write two ends in one term: it may drop the task of a run while the task writes an
+        // end, and then write another one.
         let ended = |end| {
             let record = RunRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
             vec![(Arc::clone(&key), record)]

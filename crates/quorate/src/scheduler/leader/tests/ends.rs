@@ -1,4 +1,4 @@
-//! Each tick gets an end in the history.
+//! Tests that each tick gets an end in the history.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::scheduler::{
@@ -16,7 +16,7 @@ async fn ok() -> Result<(), String> {
     Ok(())
 }
 
-/// A handler that works until it is cancelled, and then returns `result`.
+/// Returns a handler that waits until it is cancelled, and then returns `result`.
 fn until_cancelled(
     result: Result<(), &'static str>,
 ) -> impl Fn(RunContext) -> futures_util::future::BoxFuture<'static, Result<(), &'static str>> {
@@ -55,7 +55,8 @@ async fn each_end_has_its_reason_worker_term_and_attempts_in_the_history() {
     let entry = &fails[1];
     assert_eq!((entry.end, entry.attempts, &*entry.reason), (RunOutcome::Failed, 2, "attempt 2 failed"));
     assert_eq!(entry.output.as_deref(), Some("the tail"));
-    // Entries of overtaken ticks may come before the entry of the run that timed out.
+    // Ticks that wait for the slow run replace one another. Entries of replaced ticks may come before the
+    // entry of that run.
     let slow = stage.history_when("slow", |all| !ends(all, RunOutcome::TimedOut).is_empty()).await;
     let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
@@ -188,7 +189,7 @@ async fn a_run_that_a_crash_interrupts_is_lost_or_runs_again() {
                 begun.lock().unwrap().push(tick.at());
                 async move { if hangs { std::future::pending().await } else { ok().await } }
             });
-            // A missed tick gets no catch-up run. An unfinished run is executed again.
+            // No missed tick gets a catch-up run, so only the delivery rule can repeat the unfinished run.
             job.delivery(delivery).misfire(Misfire::Skip)
         };
         let first = stage.candidate("a", &[job(true)]);
@@ -438,8 +439,8 @@ enum Ending {
 const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
 
 impl Ending {
-    /// Returns a job whose first run is marked as interrupted and then ends in the way of `self`. Later runs are
-    /// counted, and return `Ok`.
+    /// Returns a job whose first run is marked as interrupted and then ends in the way of `self`. Later runs
+    /// are counted, and return `Ok`.
     fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
         let runs = Arc::clone(runs);
         let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: RunContext| {

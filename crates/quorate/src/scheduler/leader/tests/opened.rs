@@ -26,7 +26,8 @@ fn other_job() -> Job {
     Job::new("other", never(), |_| async { Ok::<(), String>(()) })
 }
 
-/// Waits until the ledger has an open record for which `fits` is true. Returns the key of the run, and the record.
+/// Waits until the ledger has an open record for which `fits` is true. Returns the key of the run, and the
+/// record.
 async fn open_record(stage: &Stage, fits: impl Fn(&OpenRun) -> bool) -> (Arc<str>, OpenRun) {
     let env = stage.quorum.env();
     let deadline = env.now() + 15 * SECOND;
@@ -107,8 +108,8 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
     first.crashes().await;
     let next = stage.candidate("b", &[other_job()]);
     next_term_has(&stage, &slot.run, term).await;
-    // The time is longer than the TTL of the worker's claim, and longer than the pause between two inspections of the
-    // slot.
+    // Waits for longer than the TTL of the worker's claim, and longer than the pause between two inspections
+    // of the slot.
     stage.quorum.env().sleep(4 * SECOND).await;
     let (_, still) = open_record(&stage, |_| true).await;
     assert_eq!(still.generation, 1, "its leader does not have the job");
@@ -126,8 +127,8 @@ async fn a_pause_a_cancellation_and_a_removal_end_an_open_run_once() {
         [RunOutcome::SkippedPaused, RunOutcome::Cancelled, RunOutcome::Cancelled].into_iter().enumerate()
     {
         let stage = Stage::new();
-        // Before that time, too few nodes remember the present time. So they could not prove that a request made now
-        // has no record yet.
+        // The nodes' memories have just begun. The test waits until they are more than a second old. Before
+        // that, the nodes cannot prove that a requested run has no record.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         let leader = stage.candidate("a", &[on_request()]);
         let trigger = stage.request(JobAction::Trigger { job: job() });

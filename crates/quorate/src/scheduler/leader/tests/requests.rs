@@ -52,8 +52,8 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
     let next = stage.candidate("b", &jobs);
-    // A triggered run starts even during a pause. When it ends, the leader has had time for a scheduled tick too, which
-    // must not run.
+    // A triggered run starts even during a pause. By the end of this run, a scheduled tick would have started
+    // too, if the pause did not prevent it.
     let trigger = stage.request(JobAction::Trigger { job: named("j") });
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =
@@ -131,7 +131,8 @@ async fn an_impossible_request_is_refused_with_the_reason() {
 async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let (stage, begun) = (Stage::new(), Begun::default());
-        // Before this time no majority remembers the time of the request, so an at-most-once job would not run.
+        // The nodes' memories have just begun. The test waits until they are more than a second old. Before
+        // that, an at-most-once job would not run.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         // The scheduled ticks of the job are far apart, and the requested ticks are in the past.
         let jobs = [idle(&begun, PERIOD / 2).delivery(delivery)];

@@ -33,7 +33,7 @@ pub(in crate::scheduler) fn never() -> Schedule {
     every(1_000_000 * SECOND).unwrap()
 }
 
-/// Five nodes on which one leader follows another.
+/// Five memory nodes, on which the candidates of a test lead one after another.
 pub(in crate::scheduler) struct Stage {
     nodes: Vec<MemoryNode>,
     pub(in crate::scheduler) quorum: Quorum,
@@ -129,8 +129,8 @@ impl Stage {
 }
 
 impl Candidate {
-    /// Sends a request repeatedly until a leader answers. A leader whose term has just begun or ended may give no
-    /// answer.
+    /// Sends a request repeatedly until a leader answers. A leader whose term has just begun or ended may
+    /// give no answer.
     pub(in crate::scheduler) async fn ask(&self, request: &JobRequest) -> JobResponse {
         let env = self.quorum.env();
         let deadline = env.now() + 10 * SECOND;

@@ -47,8 +47,8 @@ async fn another_schedule_counts_from_its_first_leader_on_and_unfinished_runs_en
             Delivery::AtMostOnce => assert!(of_old.is_empty(), "no tick is caught up on: {of_old:?}"),
             Delivery::AtLeastOnce => assert_eq!(of_old, [cut], "only the unfinished run"),
         }
-        // Another leader of the new version runs catch-ups for the ticks from the first tick of the new version on, and
-        // for no earlier tick.
+        // The next leader of the new version runs catch-ups only for ticks since the first tick of the new
+        // version.
         let since = new.lock().unwrap().iter().copied().filter(|tick| *tick > before).min().expect("ticks");
         let last = stage.candidate("c", &[recording("j", odd, &new, false).delivery(delivery)]);
         let so_far = new.lock().unwrap().len();
@@ -90,8 +90,8 @@ async fn jobs_are_added_and_removed_while_others_run() {
     let names: Vec<_> = handle.jobs().iter().map(|job| job.name().to_string()).collect();
     assert_eq!(names, ["new", "steady"]);
     assert!(handle.remove("new") && !handle.remove("new"));
-    // The leader handles changes in order: once this job has run, the leader has processed the removal of the earlier
-    // job.
+    // The leader handles changes in order: once this job has run, the leader has processed the removal of the
+    // earlier job.
     let third = Begun::default();
     handle.add(recording("third", PERIOD, &third, false)).unwrap();
     stage.when("the third runs", || third.lock().unwrap().len() > 1).await;

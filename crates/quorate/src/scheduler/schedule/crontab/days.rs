@@ -1,5 +1,5 @@
-//! Sets of days of the calendar, by their number, their weekday and the length of their month. `L`, `W` and `#` are unions
-//! of such sets.
+//! Sets of days of the calendar, by their number, their weekday and the length of their month. The forms `L`,
+//! `W` and `#` of a cron line are unions of these sets.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) struct Days {
     pub(super) days: BTreeSet<u32>,
     /// The days of the week; Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// The number of days of the month, if that matters.
+    /// The number of days that the month must have, if only months of one length match.
     pub(super) length: Option<u32>,
 }
 
@@ -29,13 +29,14 @@ impl Days {
         Self { days: (1..=31).collect(), weekdays, length: None }
     }
 
-    /// Returns the days of `L` and `L-3`: `days` before the last day of the month.
+    /// Returns the days of `L` and `L-3`: the day that is `days` before the last day of the month.
     pub(super) fn before_last(days: u32) -> Vec<Self> {
         let nth = |length: u32| length.checked_sub(days).filter(|day| *day > 0).map(|day| (day, length));
         LENGTHS.filter_map(nth).map(|(day, length)| Self::one(day, 1..=7, Some(length))).collect()
     }
 
-    /// Returns the days of `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same month.
+    /// Returns the days of `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same
+    /// month.
     pub(super) fn nearest_working(day: u32) -> Vec<Self> {
         let lengths = if day < 28 { vec![None] } else { LENGTHS.map(Some).collect() };
         let fits = |length: &Option<u32>| length.is_none_or(|length| day <= length);
@@ -77,8 +78,8 @@ impl Days {
         Self { days: BTreeSet::from([day]), weekdays: weekdays.collect(), length }
     }
 
-    /// Returns the `day`th if it is a working day, else the working day next to it. If that day is in another month,
-    /// returns the nearest working day in the opposite direction.
+    /// Returns the `day`th if it is a working day (Monday to Friday), else the working day next to it. If
+    /// that next day is in another month, returns the nearest working day in the opposite direction.
     fn working_near(day: u32, length: Option<u32>) -> [Self; 3] {
         let saturday = if day > 1 { (day - 1, FRIDAY) } else { (day + 2, MONDAY) };
         let sunday = if length == Some(day) { (day - 2, FRIDAY) } else { (day + 1, MONDAY) };

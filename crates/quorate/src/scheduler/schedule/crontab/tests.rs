@@ -116,7 +116,8 @@ fn a_line_that_the_crate_has_parsed_means_the_same_here() {
     }
 }
 
-/// Returns the days of 2027 and 2028 (a leap year) at which a line that is due at midnight has ticks, as `month-day`.
+/// Returns the first days of a year on which a line that is due at midnight has ticks, as `month-day`. 2028
+/// is a leap year.
 fn days_due(line: &str, year: i16) -> String {
     let times = read(line).unwrap();
     let due = std::iter::successors(times.next(midnight(date(year, 1, 1)) - 1), |at| times.next(*at));
@@ -157,8 +158,8 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
         ("0 0 0 ? 1-3 6L", 2027, "01-29 02-26 03-26".to_owned()),
         ("0 0 1,L 1-2 *", 2027, "01-01 01-31 02-01 02-28".to_owned()),
         ("0 0 * 1 mon,sunL", 2027, "01-04 01-11 01-18 01-25 01-31".to_owned()),
-        // In the crontab dialect, a day is due if either day field matches. In the dialect of the `cron` crate, both
-        // must match.
+        // In the crontab dialect, a day is due if either day field matches. In the dialect of the `cron`
+        // crate, both must match.
         ("0 0 L 1 mon#1", 2027, "01-04 01-31".to_owned()),
         ("0 0 0 L * sun", 2027, "01-31 02-28 10-31".to_owned()),
         ("0 0 0 LW * friL", 2027, "01-29 02-26 04-30 07-30 10-29 12-31".to_owned()),
