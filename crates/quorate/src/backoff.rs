@@ -1,8 +1,10 @@
-//! Pauses after consecutive failures. They become longer each time, and have a random part. Pure.
+//! Pauses between retries. The pause grows with each consecutive failure and has a random part. The code is
+//! pure: the caller supplies the random number.
 
 use std::time::Duration;
 
-/// A pause that doubles with each failure, up to a longest one.
+/// The rule for the pause after a failure: `first` after one failure, twice as long after each further
+/// consecutive failure, at most `longest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -10,8 +12,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the pause after `failed` consecutive failures. `random` selects it evenly from between half of the whole pause
-    /// and all of it, so that processes that failed together do not retry together.
+    /// Returns the pause after `failed` consecutive failures: at least half of the time that the rule gives,
+    /// and at most all of it. The random number `random` selects the pause evenly from this range, so that
+    /// processes that failed together do not retry together.
     pub(crate) fn pause(self, failed: u32, random: u64) -> Duration {
         let doubled = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
         let whole = self.first.saturating_mul(doubled).min(self.longest);

@@ -1,5 +1,5 @@
-//! Copies of a service agree, through N independent nodes, on which copy leads, which copy runs a job, and which copy handles a
-//! message.
+//! Coordination for the copies of a service. Through N independent nodes they agree which copy leads, which
+//! copy runs a job, and which copy handles a message.
 //!
 //! ```
 //! use quorate::{Claims, Cron, Election, Job, Quorum, Scheduler, node::MemoryNode};
@@ -7,7 +7,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Five nodes in memory; `quorate-redis` has those that several processes share.
+//! // Five nodes in this process. For nodes that several processes share, see `quorate-redis`.
 //! let nodes = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}")));
 //! let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 //!
@@ -28,7 +28,7 @@
 //!     Ok::<(), Infallible>(())
 //! });
 //! let scheduler = Scheduler::new(&quorum, "billing").job(nightly);
-//! scheduler.run().until(std::future::ready(())).await?; // a service: until its shutdown
+//! scheduler.run().until(std::future::ready(())).await?; // a service passes its shutdown signal
 //!
 //! // Every copy receives every message; one handles it.
 //! let claims = Claims::new(&quorum, "orders");
@@ -42,19 +42,21 @@
 //!
 //! # What is not guaranteed
 //!
-//! A lock cannot give exactly-once effects alone. Between a worker's check of its lease and the moment in which its write
-//! arrives, the worker may be paused for longer than the lease is valid. For that there is the fencing token
-//! ([`Lease::fencing_token`]), which the sink must compare in its own transaction. Exclusion rests on clock *rates* and on nodes
-//! that remember; see [`lease`] for the exact conditions and `docs/design/lease-and-trust.md` for which nodes may vote.
+//! A lock alone cannot make an effect happen exactly once. After a worker has checked its lease, it may be
+//! paused for longer than the lease is valid. Its write then arrives too late. The fencing token
+//! ([`Lease::fencing_token`]) closes this gap: the store that receives the write must compare the token in
+//! its own transaction. Mutual exclusion rests on clock *rates* and on nodes that keep their memory. See
+//! [`lease`] for the exact conditions, and `docs/design/lease-and-trust.md` for which nodes may vote.
 //!
 //! # Modules, each using only those above it
 //!
 //! * [`mod@env`]: points in time
-//! * [`node`]: one server: the memory node and the file node; `quorate-redis` has Redis servers
-//! * `config`, `trust`, `vote`, `driver`: the settings, which nodes may vote, tallies, one task for each node
+//! * [`node`]: one server. The memory node and the file node are here; Redis servers are in `quorate-redis`
+//! * `config`: the settings; `trust`: the rules on which nodes may vote; `vote`: the count of votes;
+//!   `driver`: one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
 //! * [`quorum`]: the [`Quorum`] and its status
-//! * `ledger`: records on a majority, for the scheduler
+//! * `ledger`: records that a majority of the nodes keeps for the scheduler
 //! * [`election`]: campaigns, terms, observers
 //! * [`claim`]: claims of messages (feature `claims`)
 //! * [`scheduler`]: jobs, ticks, misfires, the scheduler (feature `scheduler`)
@@ -98,7 +100,7 @@ pub use election::{Election, ElectionError, Term};
 pub use lease::{AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire};
 pub use node::FencingToken;
 pub use quorum::{Quorum, QuorumBuilder, QuorumConfig, SettingError};
-/// A schedule by a line of cron, in a time zone:
+/// A schedule that a cron expression describes, in a time zone:
 ///
 /// ```
 /// use quorate::Cron;
@@ -135,7 +137,7 @@ pub use scheduler::Job;
 /// # let quorum = Quorum::builder().node(MemoryNode::new("a")).trust_new_nodes(true).build()?;
 /// let report = Job::new("report", Cron::parse("0 3 * * *")?, |_tick| async { Ok::<(), String>(()) });
 /// let scheduler = Scheduler::new(&quorum, "billing").job(report);
-/// scheduler.run().until(std::future::ready(())).await?; // a service: until its shutdown
+/// scheduler.run().until(std::future::ready(())).await?; // a service passes its shutdown signal
 /// quorum.close().await;
 /// # Ok(())
 /// # }

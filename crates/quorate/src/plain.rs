@@ -1,5 +1,5 @@
-//! Text from outside the process, made safe for errors, logs and terminals. Shared by the project's crates; not part of
-//! the public interface.
+//! Functions that make text from outside the process safe for errors, logs and terminals. All crates of the
+//! project use them. They are not part of the public interface.
 
 use std::fmt::Write;
 
@@ -15,7 +15,8 @@ pub fn plain(text: &str, most: usize) -> String {
     cut(text, most).chars().map(|c| if steers(c) { ' ' } else { c }).collect()
 }
 
-/// Returns the same as [`plain`] for `Debug`: unsafe characters, quotes and backslashes are escaped.
+/// Returns the beginning of `text` for `Debug`, at most `most` bytes of it. Unsafe characters, quotes and
+/// backslashes are escaped, and `…` marks text that was cut.
 pub fn escaped(text: &str, most: usize) -> String {
     let beginning = cut(text, most);
     let mut shown = String::with_capacity(beginning.len());
@@ -32,8 +33,8 @@ pub fn escaped(text: &str, most: usize) -> String {
     shown
 }
 
-/// Returns whether `c` may control a terminal or hide text in a line: control characters (C0, DEL and C1), line ends,
-/// characters that change the direction of text, and characters without a width.
+/// Returns whether `c` may control a terminal or hide text in a line. These are control characters (C0, DEL
+/// and C1), line ends, characters that change the direction of text, and characters without a width.
 pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,62 +1,71 @@
-/// A safety mechanism that a worker leaves out. It exists to test the tests: each one makes a quorum unsafe, and the
-/// simulation must detect that.
+/// A safety mechanism that a worker leaves out, to test the simulation. If the workers of a quorum leave out
+/// any one mechanism, the quorum is unsafe, and the simulation must detect this. The comment of each variant
+/// describes a worker without the mechanism.
 ///
-/// Only the test-kit enables the feature `sabotage`. Without it, `QuorumConfig::sabotaged` is a constant `false`.
+/// Only the test-kit enables the feature `sabotage`. Without the feature, `QuorumConfig::sabotaged` always
+/// returns false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     // --- fencing ---
-    /// The largest counter among the grants is the token at once, although no majority has it.
+    /// The worker takes the largest counter among the grants as its fencing token, even if no majority stores
+    /// that value.
     NoRaise,
-    /// A counter that was restored from an old snapshot counts with its old value.
+    /// The worker trusts the value of a counter that a node has restored from an old snapshot.
     RelicsTrusted,
 
     // --- owner tokens, and requests that are late or lost ---
-    /// All attempts of a worker use one owner token.
+    /// The worker uses one owner token for all of its attempts.
     TokenReused,
-    /// A dropped attempt sends no releases.
+    /// An attempt whose future is dropped sends no releases.
     DropsSilently,
-    /// Releases are sent before the other requests of a batch.
+    /// The worker sends the releases of a batch before the other requests of that batch.
     ReleasesFirst,
-    /// Requests may be executed at any later time.
+    /// The worker's requests carry no latest time, so a node may execute them at any later time.
     NoNotAfter,
-    /// A new session does not wait until the old one's last request is refused as too late.
+    /// The worker opens a new session with a node at once. It does not wait until the node refuses every
+    /// request of the old session as too late.
     NoFence,
-    /// An attempt that was lost because of split votes is not repeated.
+    /// The worker does not repeat a lost attempt, even if it lost only because concurrent attempts split the
+    /// votes.
     SplitsStand,
 
     // --- the end of a lease ---
-    /// Validity is not shortened for clock drift and steps.
+    /// The validity of a lease is its whole TTL. No allowance for clock drift and clock steps is subtracted.
     NoMargin,
-    /// Validity counts from the reply, not from the request.
+    /// The validity of a lease counts from the time of the reply, not from the time at which the request was
+    /// sent.
     ValidityFromReceipt,
-    /// A check of a lease does not read the clock.
+    /// The holder checks its lease without reading the clock.
     LooksWithoutClock,
-    /// Loss and step-down are noticed by votes only, not by a clock.
+    /// The worker notices the step-down and the loss of a lease only when a vote arrives, not at their time.
     LossFromVotesOnly,
     /// A lease stays valid for its holder although its release was sent.
     LeaseOutlivesRelease,
-    /// A leader that resigns does not wait for its term's tasks.
+    /// A leader that resigns releases its lease before the tasks of its term have ended.
     WorkOutlivesTerm,
 
     // --- who may vote ---
     /// A node that lost its memory votes at once.
     NoQuarantine,
-    /// Grants that a node has forgotten still count.
+    /// A grant still counts after its node has lost its memory.
     ForgettersCount,
-    /// A node whose clock stepped continues to vote.
+    /// A node whose clock jumped ahead continues to vote.
     JumpsUnseen,
 
     // --- records ---
-    /// A new leader reads the ledger and does not seal it.
+    /// A new leader reads the ledger without sealing it, so that nodes still accept writes of earlier terms.
     PlainRead,
-    /// A node's answer counts even for ticks before its memory began.
+    /// A node's answer counts even for ticks that were due before its memory began.
     NoMemoryRule,
-    /// A tick is due when the worker's own wall clock reaches it.
+    /// A tick is due when the worker's own wall clock reaches it, rather than the clocks of a majority of the
+    /// nodes.
     OwnWallClock,
-    /// The lease is not checked between the *started* record and the start of the work.
+    /// The leader does not check its lease between writing the *started* record and starting the work.
     NoLookBeforeWork,
-    /// A worker starts an open run as soon as it has the claim, without a count of the attempt.
+    /// The worker starts an open run as soon as it has the run's claim, before a majority has counted the
+    /// attempt.
     SlotUncounted,
-    /// A majority of grants overrules a *done* among the answers.
+    /// The worker takes a claim that a majority granted, even if another node answered that the message is
+    /// *done*.
     DoneOverruled,
 }

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-/// An error that says which setting or name cannot be used, with its value, the reason and the fix.
+/// An error about a setting or a name that cannot be used: the setting, its value, the reason and the fix.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -20,7 +20,7 @@ pub struct SettingError {
 }
 
 impl SettingError {
-    /// Returns an error about the setting `field`, whose value, as text, is `value`.
+    /// Returns an error about the setting `field`. `value` is the value of the setting, as text.
     pub(crate) fn new(
         field: impl Into<Cow<'static, str>>,
         value: impl Into<String>,

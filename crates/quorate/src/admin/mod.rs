@@ -1,4 +1,4 @@
-//! Administration of a node set: replacing it, and releasing a lock by force.
+//! The administration of a node set: replacing it, and releasing a lock by force.
 
 mod force;
 mod replace;

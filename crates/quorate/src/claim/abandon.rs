@@ -6,18 +6,19 @@ use crate::{
 };
 use std::{pin::pin, time::Duration};
 
-/// The maximum number of times that the current owner of a message is read, until enough nodes answer.
+/// The maximum number of times that the nodes are asked for the current owner of a message. The worker stops
+/// earlier once enough nodes have answered.
 const LOOKS_MAX: usize = 4;
-/// The pause between two such reads.
+/// The pause before the nodes are asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Ends the lease and frees the message. If a majority does not confirm the release, reads which worker owns the
-/// message now.
+/// Ends the lease and frees the message. If fewer than a majority confirm the release, asks the nodes which
+/// worker owns the message now.
 pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
     let pool = lease.inner().pool();
     let (sender, mut votes) = vote_channel();
     let deadline = pool.env().now() + pool.config().node_timeout;
-    // If the renewer has already ended the lease, there is nothing to send and the channel closes at once.
+    // If the renewer has already ended the lease, it sends no release, and the channel closes at once.
     lease.post_release(Some(ReplyTo { sender, ticket: 0 }));
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut freed = 0;
@@ -46,7 +47,7 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
             (None, InspectTarget::Of(holder)) if holder != lease.owner() => {
                 return Err(ClaimError::TakenOver { holder: holder.clone() });
             }
-            // A majority still names this worker, since its releases have not arrived yet.
+            // A majority still names this worker, because the releases have not arrived there yet.
             (None, InspectTarget::Of(_)) => break,
             (None, InspectTarget::Nobody) => return Ok(()),
             (None, InspectTarget::Unknown) => {}

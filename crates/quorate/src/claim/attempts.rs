@@ -1,13 +1,18 @@
 //! The rule that decides when an attempt on a claim may begin, and when its message is given up. The
-//! functions are pure, and shared with the model that checks the rule (`quorate-testkit`, `model::poison`).
+//! functions are pure. The model that checks the rule (`quorate-testkit`, `model::poison`) uses them too.
 //!
 //! # What is not guaranteed
 //!
-//! A node that loses its data loses its counts, and then more attempts than the limit may begin. An attempt that won a
-//! majority but never began stays counted if its count could not be withdrawn. There are four such cases. The worker
-//! crashed before it knew that a majority had granted the attempt. The worker lost the claim. A node's confirmation of
-//! the count had not arrived yet. The worker could not reach that node again. So a message may be given up after fewer
-//! handlers than the limit, but not after fewer won attempts. If too few nodes answer, it is unknown whether another
+//! A node that loses its data loses its counts, and then more attempts than the limit may begin. A count that
+//! cannot be withdrawn stays, although its attempt won a majority and never began. There are four such cases:
+//!
+//! * The worker crashed before it knew that a majority had granted the attempt.
+//! * The worker lost the claim.
+//! * A node's confirmation of the count had not arrived yet.
+//! * The worker could not reach that node again.
+//!
+//! So a message may be given up before as many handlers as the limit have started. But at least as many
+//! attempts as the limit have won a majority by then. If too few nodes answer, it is unknown whether another
 //! payload is stored ([`Payload::Unknown`]).
 //!
 //! # The rule
@@ -18,21 +23,24 @@
 //! been counted there ([`counts_more`](crate::node::engine::counts_more)). The handler begins once a
 //! majority has stored the count.
 //!
-//! Counting with the grant itself would count attempts that no worker won. A node that accepted an equal
-//! count would let one count represent two attempts, since the majority that counts need not be the
-//! majority that granted.
+//! The grant itself does not count the attempt. Otherwise an attempt that got only a few grants, and was
+//! lost, would count as well. A node refuses a count that it already has. Otherwise two attempts could share
+//! one count. The majority that stores the count need not be the majority that granted.
 //!
 //! # Withdrawal
 //!
-//! The count of an attempt that is known not to begin is withdrawn ahead of its claim's release. It is sent to nodes
-//! that confirmed the count. A node applies it if the worker is still the owner and exactly that count is stored. (On
-//! nodes that did not confirm it, the same count may belong to another worker, whose attempt begins.) If a majority
-//! has counted the attempt and it is then cancelled, the count is withdrawn on every node. If two workers race to
-//! write the same count, one attempt more than the limit may begin when the count is withdrawn.
+//! A worker withdraws the count of an attempt that will certainly not begin, before it releases the claim. It
+//! sends the withdrawal to the nodes that confirmed the count. A node applies it if the worker is still the
+//! owner and exactly that count is stored. (On a node that did not confirm, the same count may belong to
+//! another worker, whose attempt begins.)
 //!
-//! A node whose count returns to zero forgets the payload as well. A payload excludes others once a
-//! majority stores it, which is true of every attempt that began. A payload that only a minority stores
-//! belongs to an attempt that never began.
+//! An attempt may also be cancelled after a majority has counted it, before its handler starts. The worker
+//! then withdraws the count on every node. Another worker may have written the same count on some of these
+//! nodes. That count is then removed too, and one attempt more than the limit may begin.
+//!
+//! When a node's count returns to zero, the node forgets the payload as well. A payload excludes other
+//! payloads once a majority stores it. That is true of every attempt that began. A payload that only a
+//! minority stores belongs to an attempt that never began.
 
 use std::sync::Arc;
 
@@ -54,19 +62,19 @@ pub fn turn(counted: impl IntoIterator<Item = u32>, limit: Option<u32>) -> Turn 
     }
 }
 
-/// The result of asking the nodes for a payload other than the given one.
+/// The answer to the question whether an attempt with another payload than the given one has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// No attempt with another payload can have begun.
     Free,
     /// A majority stores this other payload.
     Other(Arc<str>),
-    /// The result depends on the nodes that have not answered.
+    /// Unknown: it depends on the nodes that have not answered.
     Unknown,
 }
 
-/// Compares the payload `given` with the payloads `known` to the nodes that have answered, out of `nodes`
-/// nodes. An entry of `None` is a node that stores no payload.
+/// Compares the payload `given` with the payloads `known`. `known` has an entry for each node that has
+/// answered, out of `nodes` nodes: `None` for a node that stores no payload.
 pub fn payload_of(given: &Arc<str>, known: &[Option<Arc<str>>], nodes: usize) -> Payload {
     let majority = crate::config::majority(nodes);
     let unheard = nodes.saturating_sub(known.len());

@@ -16,7 +16,8 @@ pub(super) struct AcquiredMessage {
     /// The message's index in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
-    /// The attempts and payloads that the granting nodes had counted before.
+    /// The attempts that the granting nodes had counted before this one: each node's count, and the payload
+    /// that it stores.
     pub(super) counted_before: Vec<node::AttemptCount>,
     pub(super) payload: Option<Fingerprint>,
 }
@@ -25,30 +26,32 @@ pub(super) struct AcquiredMessage {
 pub(super) enum Beginning {
     /// The message's handler may start.
     Attempt(Start),
-    /// The limit of attempts is reached. The claim is held, so that the message can be handed to the dead-letter hook.
+    /// The limit of attempts is reached. The claim is still held, so that this worker can hand the message to
+    /// the dead-letter hook.
     GivenUp(Start),
-    /// An attempt with another payload began before; the claim has been released.
+    /// An attempt with another payload began before. The claim has been released.
     OtherPayload(Arc<str>),
-    /// Another worker holds the message by now, has completed it, or has counted at least as many attempts.
+    /// Another worker now holds the message, or has completed it, or has counted at least as many attempts on
+    /// some node.
     Overtaken,
-    /// Too few nodes counted the attempt, or reported a payload; the claim has been released.
+    /// Too few nodes counted the attempt, or reported a payload. The claim has been released.
     Uncounted(NoMajority),
 }
 
-/// An attempt, started or given up.
+/// An attempt that may start, or a message that is given up.
 pub(super) struct Start {
     pub(super) lease: Lease,
     /// The number of this attempt. If the message is given up, the number of attempts that had begun.
     pub(super) attempt: u32,
-    /// The fingerprint that was given, or is stored.
+    /// The payload's fingerprint: the one that the caller gave, otherwise the stored one.
     pub(super) payload: Option<Arc<str>>,
-    /// True if a majority has counted the attempt, so that the count is withdrawn if the handler never
-    /// starts.
+    /// True if the attempt is counted on the nodes. If the handler never starts, the count is withdrawn.
     pub(super) counted: bool,
 }
 
-/// Withdraws the count of an attempt whose handler never started. It is sent ahead of the claim's release, without
-/// waiting. If a node misses the withdrawal, or the claim is lost before, the attempt stays counted.
+/// Withdraws the count of an attempt whose handler never started, on the nodes for which `at` returns true.
+/// The caller releases the claim afterwards, and nothing waits for the answers. If a node misses the
+/// withdrawal, or the worker has lost the claim, the attempt stays counted.
 pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
     let pool = lease.inner().pool();
     let nodes = (0..pool.len()).filter(|node| at(*node));
@@ -62,12 +65,12 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
     }));
 }
 
-/// Decides on each acquired message. If there is an attempt limit or a payload, counts on a majority each attempt that
-/// may begin.
+/// Decides on each acquired message. If there is an attempt limit or a payload, an attempt begins only after
+/// a majority has counted it.
 ///
 /// # Cancel safety
-/// Dropping the future releases all of them. Counts that a node has confirmed are withdrawn; counts without a
-/// confirmation stay.
+/// Dropping the future releases all of the messages. Counts that a node has confirmed are withdrawn; counts
+/// without a confirmation stay.
 pub(super) async fn begin(
     inner: &Arc<QuorumInner>,
     acquired: Vec<AcquiredMessage>,
@@ -119,7 +122,8 @@ impl AcquiredMessage {
         self.payload.as_ref().map(Fingerprint::text)
     }
 
-    /// Returns whether a granting node stores another payload. That payload may belong to an attempt that never began.
+    /// Returns whether a granting node stores another payload than the given one. The stored payload may
+    /// belong to an attempt that never began.
     fn is_doubtful(&self) -> bool {
         let given = self.given();
         given.is_some()
@@ -127,8 +131,8 @@ impl AcquiredMessage {
     }
 }
 
-/// Asks all nodes, for each message, whether an attempt with another payload began. Returns as soon as the
-/// answers decide.
+/// Asks all nodes, for each message in `asked`, whether an attempt with another payload began. Returns as
+/// soon as the answers decide this for every message, or once all nodes have answered.
 pub(super) async fn payloads(
     pool: &NodePool,
     asked: &[(Resource, Arc<str>)],
@@ -164,7 +168,8 @@ pub(super) async fn payloads(
     looks.into_iter().map(|(_, verdict, outcomes)| (verdict, outcomes)).collect()
 }
 
-/// One attempt that is being counted. Dropping it withdraws the count, unless the attempt has begun.
+/// An attempt that the nodes are asked to count. Dropping it withdraws the count, unless the attempt has
+/// begun.
 struct Counting {
     at: usize,
     /// `None` once the attempt has begun.
@@ -173,8 +178,8 @@ struct Counting {
     outcomes: Vec<NodeOutcome>,
     /// The nodes that have counted the attempt.
     counted: Vec<usize>,
-    /// The number of nodes where another worker holds the claim by now, where it is done, or where another
-    /// attempt has counted as many.
+    /// The number of nodes that refused the count. There another worker holds the claim, the message is done,
+    /// or at least as many attempts have been counted.
     overtaken: usize,
     pending: usize,
 }
@@ -219,8 +224,8 @@ impl Counting {
         }
     }
 
-    /// Returns whether to wait for more answers. An attempt that does not reach a majority waits for all
-    /// answers, since only a confirmed count is withdrawn.
+    /// Returns whether to wait for more answers. As long as no majority has counted the attempt, the worker
+    /// waits for every answer, because it can withdraw only confirmed counts.
     fn is_open(&self, majority: usize) -> bool {
         self.counted.len() < majority && self.pending > 0
     }
@@ -248,7 +253,7 @@ async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Begi
     while open > 0
         && let Some(vote) = votes.recv().await
     {
-        // Every request is answered, so every attempt is settled before this channel is empty.
+        // The drivers answer every request, so every attempt is settled before this channel is empty.
         let Some(attempt) = counting.get_mut(vote.ticket as usize) else { continue };
         if attempt.is_open(pool.majority()) {
             attempt.count(vote.node, &vote.answer);

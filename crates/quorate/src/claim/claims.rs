@@ -19,14 +19,15 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The number of ids in one chunk of a batch.
 pub(super) const CHUNK: usize = 256;
-/// The number of chunks of a batch that are in flight at once: the nodes process one chunk while this worker prepares
-/// or reads another. With more, the nodes would queue more requests than they can serve within a node timeout.
+/// The number of chunks of a batch that are in flight at once. While the nodes process one chunk, this worker
+/// prepares or reads the other. With more chunks, the nodes would queue more requests than they can serve
+/// within a node timeout.
 pub(super) const CHUNKS_AT_ONCE: usize = 2;
-/// The number of dead letters of one batch that are handed over at a time.
+/// The number of dead-letter hooks that run at the same time for one batch.
 const HOOKS_MAX: usize = 16;
 
-/// Claims on the messages of one set (a queue, a topic): of several copies of a service that receive a message, one
-/// handles it.
+/// Claims on the messages of one set, such as a queue or a topic. If several copies of a service receive the
+/// same message, one of them handles it.
 ///
 /// ```
 /// use quorate::{Claims, Quorum, node::MemoryNode};
@@ -76,23 +77,24 @@ impl Claims {
 
     lease_options!();
 
-    /// Sets how long the nodes remember that a message is done, and how long they keep the count of its attempts after
-    /// the last attempt began. Default 24 hours. It must be longer than the time after which the source may still
-    /// redeliver a message, and at least the TTL.
+    /// Sets how long the nodes remember that a message is done. The count of a message's attempts is kept for
+    /// the same time after the last attempt began. Default 24 hours. The retention must be at least the TTL,
+    /// and longer than the time within which the source may redeliver a message.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Sets the number of attempts without completion, including crashes, after which a message is given
-    /// up. It is then handed to the dead-letter hook, and each later claim is
-    /// [`ClaimOutcome::DeadLettered`]. An attempt begins when its claim is returned. A claim that is
-    /// abandoned or lost counts; one that is [cancelled before its start](Claim::cancel_before_start) does
-    /// not.
+    /// Sets the number of attempts without completion, including crashes, after which a message is given up.
+    /// The message is then handed to the dead-letter hook, and each later claim returns
+    /// [`ClaimOutcome::DeadLettered`].
     ///
-    /// There is no limit by default, since a sink that is unavailable for a minute would cause whole queues
-    /// to be given up. With a limit every claim takes one more round trip: an attempt begins only once a
-    /// majority has counted it, or a crash would not count.
+    /// An attempt begins when its claim is returned to the caller. A claim that is abandoned or lost
+    /// afterwards counts; a claim that is [cancelled before its start](Claim::cancel_before_start) does not.
+    ///
+    /// By default there is no limit. With a limit, a sink that is unavailable for a minute could cause whole
+    /// queues to be given up. A limit also costs one more round trip for every claim: an attempt begins only
+    /// once a majority has counted it, so that an attempt that crashes is counted too.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
@@ -106,12 +108,15 @@ impl Claims {
         self
     }
 
-    /// Sets the hook for messages that are given up, which may write a row to a table or a message to another queue.
-    /// The hook runs under the claim that found the limit reached. That claim is extended meanwhile, so that only one
-    /// worker runs the hook. If the worker crashes or the hook fails, the next claim runs the hook again, so the hook
-    /// must tolerate a repetition. The hook's result is stored as the note of the dead letter. Without a hook the
-    /// message stays available for a later one: each claim on the message reports that it is given up, and records
-    /// nothing.
+    /// Sets the hook for messages that are given up. It may, for example, write a row to a table, or a
+    /// message to another queue. The hook's result is stored as the note of the dead letter.
+    ///
+    /// The hook runs under the claim that found the limit reached. The claim is extended meanwhile, so that
+    /// only one worker runs the hook. If the worker crashes or the hook fails, the next claim runs the hook
+    /// again. So the hook must tolerate a repetition.
+    ///
+    /// Without a hook, each claim reports that the message is given up, and records nothing. A worker that
+    /// gets a hook later can still hand the message over.
     pub fn dead_letter<H, F, T, E>(mut self, hook: H) -> Self
     where
         H: Fn(DeadLetter) -> F + Send + Sync + 'static,
@@ -128,7 +133,7 @@ impl Claims {
         &self.set
     }
 
-    /// Checks the settings, as every claim does first.
+    /// Checks the settings. Every claim does this first.
     ///
     /// # Errors
     /// [`ClaimError::Acquire`], which names the setting, its value, the reason and the fix.
@@ -140,8 +145,9 @@ impl Claims {
     /// Claims one message.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used, if too few nodes answered or may vote, and if the id
-    /// was used with another payload. A message that another worker holds, or has handled, is not an error.
+    /// [`ClaimError`] if the id or the settings cannot be used, or if too few nodes answered or may vote.
+    /// Also if the id was used with another payload. A message that another worker holds, or has handled, is
+    /// not an error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests.
@@ -149,18 +155,20 @@ impl Claims {
         self.claim_one(message.into()).await?.outcome
     }
 
-    /// Claims many messages, thousands if need be, and returns an outcome for each id, in their order. They
-    /// are sent in chunks of 256, two at a time; each chunk takes a few script calls for each node.
+    /// Claims many messages, even thousands, and returns an outcome for each id, in the order of the ids. The
+    /// messages are sent in chunks of 256, two chunks at a time. Each chunk takes a few script calls on each
+    /// node.
     ///
-    /// If an id is given twice, its second outcome is *in progress*.
+    /// If an id is given twice, the outcome of the second is *in progress*.
     ///
     /// # Errors
-    /// [`ClaimError`] for an id or settings that cannot be used. In that case nothing has been claimed: one bad id
-    /// refuses the whole call. Check ids that you do not trust with [`Resource::claim`] first. An error of one id (too
-    /// few nodes answered for it, another payload) is the outcome of that id alone.
+    /// [`ClaimError`] for an id or settings that cannot be used. In that case nothing has been claimed: one
+    /// invalid id refuses the whole call. Check ids that you do not trust with [`Resource::claim`] first.
+    /// Every other error (too few nodes answered, another payload) is the outcome of its own id alone.
     ///
     /// # Cancel safety
-    /// Safe: dropped attempts send their releases after their own requests, and what was claimed is abandoned.
+    /// Safe: dropped attempts send their releases after their own requests, and messages that were claimed
+    /// are abandoned.
     pub async fn claim_many<'a, M: Into<MessageId<'a>>>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -174,7 +182,7 @@ impl Claims {
         Ok(ids.zip(outcomes).collect())
     }
 
-    /// Claims one message as [`Claims::claim`] does, and returns the tally of a lost attempt as well.
+    /// Claims one message as [`Claims::claim`] does, and also returns the tally of a lost attempt.
     pub(super) async fn claim_one(&self, message: MessageId<'_>) -> Result<Verdict, ClaimError> {
         let asked = self.asked([message])?;
         let verdict = self.claim_chunk(&asked, self.params()?).await.pop();
@@ -191,8 +199,8 @@ impl Claims {
         asked.collect()
     }
 
-    /// Claims many messages as [`Claims::claim_many`] does, without the [hand-over](Claims::hand_over) of
-    /// messages that are given up: the caller does that.
+    /// Claims many messages as [`Claims::claim_many`] does, but neither starts the attempts nor [hands
+    /// over](Claims::hand_over) messages that are given up. The caller must do both.
     pub(super) async fn claim_many_unsettled(
         &self,
         messages: impl IntoIterator<Item = MessageId<'_>>,
@@ -206,7 +214,7 @@ impl Claims {
 
     async fn claim_chunk(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let verdicts = self.claim_unsettled(asked, params).await;
-        // A few hooks run at a time; the order of the outcomes is kept.
+        // A few dead-letter hooks run at a time. The outcomes stay in the order of the messages.
         let settled = verdicts.into_iter().map(|verdict| self.settled(verdict));
         stream::iter(settled).buffered(HOOKS_MAX).collect().await
     }
@@ -265,7 +273,8 @@ impl Claims {
         }
     }
 
-    /// Checks the messages that other workers hold: a message with another payload is an error.
+    /// Checks the payloads of the messages at `places`, which other workers hold. If another payload than the
+    /// given one is stored, the verdict becomes an error.
     async fn compare_payloads(&self, asked: &[Asked], places: &[usize], verdicts: &mut [Option<Verdict>]) {
         if places.is_empty() {
             return;
@@ -277,7 +286,8 @@ impl Claims {
         let (places, given): (Vec<_>, Vec<_>) = places.iter().filter_map(given).unzip();
         let looks = payloads(self.quorum.pool(), &given).await;
         for (at, (payload, _)) in places.into_iter().zip(looks) {
-            // If the payload is not known for certain, the message counts as in progress: the caller will try again.
+            // If it is not certain which payload is stored, the message counts as in progress, so that the
+            // caller tries again.
             if let Payload::Other(other) = payload {
                 let error = asked[at].other_payload(Fingerprint::from_node(&other));
                 verdicts[at] = Some(Verdict::of(Err(error)));
@@ -327,7 +337,8 @@ impl Claims {
                 ));
             }
         }
-        // The claim's counter is kept as long as its record, and at least until a new counter may be started.
+        // Keep the claim's fencing counter as long as its record. Keep it at least for `reseed_after`, so
+        // that a counter that is started again repeats no token.
         let keep = self.retention.max(params.ttl * 2).max(self.quorum.config().reseed_after());
         Ok(LeaseParams { keep, ..params })
     }
@@ -344,7 +355,7 @@ impl fmt::Debug for Claims {
     }
 }
 
-/// One message of a call.
+/// A message that a call claims: its id, the name of its claim on the nodes, and its payload's fingerprint.
 pub(super) struct Asked {
     id: Arc<str>,
     resource: Resource,
@@ -352,7 +363,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Returns the stored fingerprint, if it belongs to another payload.
+    /// Returns the fingerprint `stored`, if it differs from the one that the caller gave.
     fn other(&self, stored: Option<&Arc<str>>) -> Option<Fingerprint> {
         let stored = Fingerprint::from_node(stored?);
         self.payload.as_ref().filter(|given| **given != stored).map(|_| stored)
@@ -364,7 +375,7 @@ impl Asked {
     }
 }
 
-/// Returns the outcome as the caller gets it: an attempt on a claimed message starts now.
+/// Returns `outcome` for the caller. If the message was claimed, records that the attempt starts now.
 fn started(outcome: ClaimOutcome) -> ClaimOutcome {
     match outcome {
         ClaimOutcome::Claimed(claim) => ClaimOutcome::Claimed(claim.started()),

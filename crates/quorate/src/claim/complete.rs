@@ -20,9 +20,10 @@ pub(super) struct Ending<'a> {
     pub(super) retention: Duration,
 }
 
-/// Ends the leases, which all belong to one quorum, and records that their messages are done. The leases are not
-/// released first, so that no worker can claim a message in between. Returns a result for each, in their order: the
-/// record, and the number of nodes that have stored it.
+/// Ends the leases, and records that their messages are done. All of them must belong to one quorum. The done
+/// record replaces each lease's key, without a release before, so that no worker can claim the message in
+/// between. Returns a result for each lease, in their order: the record, and the number of nodes that have
+/// stored it.
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usize), ClaimError>> {
     let Some(first) = endings.first() else { return Vec::new() };
     let pool = Arc::clone(first.lease.inner().pool());
@@ -43,9 +44,9 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usiz
     all.into_iter().map(|one| one.end(&pool)).collect()
 }
 
-/// Reads the current owner of each message whose claim may have expired. A worker that resumes late must
-/// record nothing for a message that belongs to another worker by now, not even on nodes that did not grant
-/// the other claim.
+/// Reads the current owner of each message whose claim may have expired. Another worker may hold such a
+/// message now. Then this worker must record nothing, not even on the nodes that did not grant the other
+/// worker's claim.
 async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     let now = inner.pool().env().now();
     let mut late: Vec<_> = all.iter_mut().filter(|one| !one.is_settled() && one.is_late(now)).collect();
@@ -62,7 +63,7 @@ async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     }
 }
 
-/// The current state of a message, as it concerns a worker whose claim on it may have expired.
+/// The state of a message, from the view of a worker whose claim on it may have expired.
 #[derive(Debug)]
 enum Found {
     /// The worker may record the message as done.
@@ -80,26 +81,26 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         InspectTarget::Of(holder) if holder != owner => {
             Found::Over(ClaimError::TakenOver { holder: holder.clone() })
         }
-        // The result is unknown only if another owner may have a majority. If no other worker may hold the message,
-        // the worker may record its result, even if its own claim has no majority.
+        // The result is unknown only if another owner may have a majority. If none can have one, the worker
+        // may record its result. Its own claim need not have a majority either.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(ClaimError::Superseded),
         _ => Found::Free,
     }
 }
 
-/// Returns whether another worker may hold the message at a majority, if the nodes that have not answered are counted
-/// for it.
+/// Returns whether another worker may hold the message on a majority. Each node that has not answered is
+/// assumed to name that worker.
 fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
     let away = nodes - look.answered;
     look.named.iter().any(|(other, times)| other != owner && times + away >= majority(nodes))
 }
 
-/// Sends the record of each unsettled message to every node that has not stored it, and waits for all
-/// answers, so that as many nodes as possible store it.
+/// Sends the done record of each unsettled message to every node that has not stored it. Waits for all
+/// answers, so that the record gets to as many nodes as possible.
 async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     let now = pool.env().now();
-    // A claim that expired while the owners of other messages were read is checked in the next round.
+    // A claim that expired during the check of other messages is checked in the next round.
     let known = |one: &Completing<'_>| one.seen || !one.is_late(now);
     let open = |one: &&mut Completing<'_>| !one.is_settled() && known(one);
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
@@ -120,15 +121,15 @@ async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     asked.into_iter().for_each(|one| one.verdict = one.votes.verdict(|node| pool.epoch(node)));
 }
 
-/// The completion of one claim, in progress.
+/// The completion of one claim while it is in progress.
 struct Completing<'a> {
     lease: &'a Lease,
     record: DoneRecord,
     retention: Duration,
-    /// The end of the claim's validity, before which no other worker can hold the message. `None` if the validity had
-    /// ended before the completion began.
+    /// The end of the claim's validity; `None` if the validity had ended before the completion began. Before
+    /// that time, no other worker can hold the message.
     ours_until: Option<BootTime>,
-    /// True if the last check found that an expired claim may still be recorded.
+    /// True if the last check showed that the message may be recorded as done although the claim has expired.
     seen: bool,
     votes: Votes,
     verdict: Option<Result<(), ClaimError>>,
@@ -167,12 +168,13 @@ impl<'a> Completing<'a> {
     fn end(self, pool: &NodePool) -> Result<(Done, usize), ClaimError> {
         let Self { lease, record, votes, verdict, .. } = self;
         match verdict {
-            // No request was sent. The caller still holds the claim, which ends when the caller drops it.
+            // No request was sent. The caller still holds the claim, and dropping the claim ends it.
             Some(Err(too_long @ ClaimError::TooLong { .. })) => Err(too_long),
             Some(verdict) => {
-                // Frees the message on nodes that did not store the record (because their marker changed,
-                // for instance), so that no worker waits there for the claim's TTL. Behind a *complete*
-                // that is still under way, the release finds nothing to free.
+                // Release the message on nodes that did not store the record, for instance because their
+                // marker changed. Otherwise a worker could have to wait for the claim's TTL there. If a
+                // *complete* request is still under way to a node, the release arrives after it and has no
+                // effect.
                 pool.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
                 verdict.map(|()| (Done::of(&record), votes.completed()))
             }
@@ -183,9 +185,10 @@ impl<'a> Completing<'a> {
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
-    /// For each node that has stored the done record, the node's memory epoch at that time.
+    /// For each node, its memory epoch when it stored the done record; `None` if it has not stored the
+    /// record.
     recorded: Vec<Option<u64>>,
-    /// The number of nodes where a later claim has been counted and has ended.
+    /// The number of nodes that have counted a later claim, which has ended since.
     superseded: usize,
     done: Option<DoneRecord>,
 }
@@ -206,7 +209,7 @@ impl Votes {
         }
     }
 
-    /// Discards the records of nodes that may have lost their data since, so that these nodes are asked
+    /// Discards the confirmations of nodes that may have lost their data since, so that these nodes are asked
     /// again.
     fn forget(&mut self, epoch: impl Fn(usize) -> u64) {
         for (node, recorded) in self.recorded.iter_mut().enumerate() {
@@ -276,8 +279,8 @@ mod tests {
         std::iter::repeat_n(Answer::Reply(Reply::Completed), nodes)
     }
 
-    /// Regression test: a node that had lost its data still counted. A message was then reported as done by
-    /// a majority that did not remember it, and was handed out again.
+    /// Regression test: a node that had lost its data still counted. A message was then reported as done
+    /// although no majority had its done record any more, and it was handed out again.
     #[test]
     fn what_a_node_recorded_counts_while_it_remembers_and_it_is_asked_again_after() {
         let forgetful = |node| if node == 2 { 2 } else { 1 };
@@ -290,9 +293,8 @@ mod tests {
         assert!(matches!(votes(recorded(4)).verdict(forgetful), Some(Ok(()))), "and three remember");
     }
 
-    /// Regression test: a worker that resumed late recorded its result on nodes that had not granted the
-    /// new holder's claim. A majority named that holder, and yet the record of one node made the message
-    /// done.
+    /// Regression test: a worker that resumed late recorded its result on a node that had not granted the new
+    /// holder's claim. The message then counted as done, although a majority named the new holder.
     #[test]
     fn who_is_late_records_nothing_of_what_is_somebody_elses() {
         let (late, other) = (Owner::from_node("late"), Owner::from_node("other"));

@@ -1,4 +1,4 @@
-//! The dead-letter hook, and the hand-over of messages that are given up to it.
+//! The dead-letter hook, and the hand-over of given-up messages to the hook.
 
 use super::{Claim, ClaimHandle, ClaimOutcome, ClaimResult, Claims, DeadLettered};
 use crate::node::engine::{RESULT_MAX, cut};
@@ -14,12 +14,12 @@ pub struct DeadLetter {
     pub id: Arc<str>,
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The claim under which the message is handed over. It gives the token, and whether this worker still holds the
-    /// claim.
+    /// The claim under which the message is handed over. It has the fencing token, and shows whether this
+    /// worker still holds the message.
     pub claim: ClaimHandle,
 }
 
-/// The hook, as a shared function that returns the note to record.
+/// The dead-letter hook, as a shared function that returns the note to record.
 #[derive(Clone)]
 pub(super) struct Hook(Arc<Take>);
 
@@ -53,9 +53,9 @@ impl fmt::Debug for Hook {
 }
 
 impl Claims {
-    /// Hands a message to the hook, under the claim that found its limit reached, and records that the hook has
-    /// handled it. Without a hook nothing is recorded: the next claim of a worker that has a hook hands the message
-    /// over.
+    /// Hands a message to the dead-letter hook, under the claim that found the attempt limit reached. Then
+    /// records that the hook has handled it. Without a hook nothing is recorded, so that the next claim by a
+    /// worker with a hook hands the message over.
     pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
         let (id, attempts, handle) = (Arc::clone(claim.id()), claim.attempt(), claim.handle());
         let mut dead = DeadLettered { attempts, at: None, note: "".into() };
@@ -78,7 +78,7 @@ impl Claims {
         match taken {
             Ok(note) => dead.note = note,
             Err(error) => {
-                // Dropping the claim frees the message: the next claim hands it over again.
+                // Returning drops the claim, which frees the message. The next claim hands it over again.
                 tracing::warn!(set = &*self.set, id = &*id, "the dead-letter hook failed: {error}");
                 return ClaimOutcome::DeadLettered(dead);
             }

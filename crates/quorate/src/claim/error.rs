@@ -30,10 +30,11 @@ use std::{sync::Arc, time::Duration};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// The id or the settings cannot be used; too few nodes answered, or may vote.
+    /// The id or the settings cannot be used, or too few nodes answered or may vote.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The id was used with another payload before: two messages share an id, or one was changed in transit.
+    /// The id was used with another payload before: two messages share an id, or one of them was changed in
+    /// transit.
     #[error(
         "the message id {id:?} was claimed with the payload {stored} before, and is now given with {given}: one id is \
          for one payload. Give the other message an id of its own, or, if the first was a mistake, reset it (Claims::reset)"
@@ -43,11 +44,11 @@ pub enum ClaimError {
         id: Arc<str>,
         /// The fingerprint that was given now.
         given: Fingerprint,
-        /// The fingerprint that is kept.
+        /// The fingerprint that the nodes store.
         stored: Fingerprint,
     },
-    /// The message was claimed, but the attempt was not counted on a majority, or too few nodes reported its payload; so the
-    /// attempt did not begin. The claim has been released.
+    /// The message was claimed, but its attempt did not begin. Too few nodes counted the attempt or reported
+    /// its payload. The claim has been released.
     #[error("the attempt on {id:?} was not counted on a majority of nodes, and did not begin: {report}")]
     Uncounted {
         /// The message's id.
@@ -61,22 +62,22 @@ pub enum ClaimError {
         /// The other worker.
         holder: Owner,
     },
-    /// Another worker holds the message by now: the claim was lost before it was completed or abandoned.
+    /// Another worker now holds the message: the claim was lost before it was completed or abandoned.
     #[error("the message is now held by {}", named(.holder))]
     TakenOver {
         /// The other worker.
         holder: Owner,
     },
-    /// A later claim was made, and has ended: it was abandoned or expired.
+    /// Another worker claimed the message later, and that claim has ended: it was abandoned or expired.
     #[error("a later claim was made on the message meanwhile; it may be handled again")]
     Superseded,
-    /// The message is done, in most cases under a later claim.
+    /// The message is done already, in most cases under a later claim.
     #[error("the message is done already, under token {}", .0.token)]
     AlreadyDone(Done),
     /// A later claim reached the attempt limit, and the dead-letter hook has taken the message.
     #[error("a later claim gave the message up after {} attempts", .0.attempts)]
     DeadLettered(DeadLettered),
-    /// The result is too long to keep.
+    /// The result is too long to store.
     #[error("the result has {length} bytes, at most {most} are kept; keep it elsewhere, and its name here")]
     TooLong {
         /// The length of the result, in bytes.
@@ -84,23 +85,24 @@ pub enum ClaimError {
         /// The maximum length, in bytes.
         most: usize,
     },
-    /// Too few nodes confirmed the call's change. The meaning depends on the call.
+    /// Too few nodes confirmed the change that the call makes. The consequence depends on the call.
     ///
-    /// - *Complete*: the message may be handled again once the claim has expired. If the claim had expired before, and too
-    ///   few nodes reported the current owner, no node was asked to record it.
-    /// - *Abandon*: even then the claim has ended, and the message is free once the TTL is over.
+    /// - *Complete*: the message may be handled again once the claim has expired. If the claim had expired
+    ///   before, and too few nodes reported the current owner, no done record was sent.
+    /// - *Abandon*: the claim has ended even then, and the message is free once the TTL is over.
     /// - *Reset*: nodes that have not been reset may still report the message as given up. Try again.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
 }
 
 impl ClaimError {
-    /// Returns the error of a message that has `record`.
+    /// Returns the error for a message that already has the done record `record`.
     pub(super) fn ended(record: &DoneRecord) -> Self {
         DeadLettered::of(record).map_or_else(|| Self::AlreadyDone(Done::of(record)), Self::DeadLettered)
     }
 
-    /// Returns whether retrying will not help: an operator must act, or the code must change.
+    /// Returns whether repeating the call will not help. Either an operator must act, or the code must
+    /// change. Or the claim is over: another worker holds the message, or the message is done or given up.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Acquire(error) => error.is_permanent(),
@@ -120,7 +122,7 @@ impl ClaimError {
         matches!(self, Self::Acquire(error) if error.is_untrusted())
     }
 
-    /// Returns the outcome of each node, where a round was run.
+    /// Returns the outcome of each node; `None` if the error came before any request was sent.
     pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Acquire(error) => error.report(),
@@ -140,7 +142,8 @@ impl From<SettingError> for ClaimError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError<E> {
-    /// The message could not be claimed: too few nodes answered, or its name cannot be used.
+    /// The message could not be claimed: too few nodes answered or may vote, its id or the settings cannot be
+    /// used, or its id was used with another payload.
     #[error(transparent)]
     Claim(#[from] ClaimError),
     /// Another worker was still handling the message when the wait was over
@@ -151,7 +154,7 @@ pub enum ProcessError<E> {
         id: Arc<str>,
         /// The time that the caller was willing to wait.
         waited: Duration,
-        /// The worker that holds it, if a majority names the same one.
+        /// The worker that holds the message, if a majority names the same one.
         holder: Option<Owner>,
     },
     /// The message has been given up ([`Claims::process_or_wait`](super::Claims::process_or_wait)).
@@ -173,7 +176,7 @@ pub enum ProcessError<E> {
     NotRecorded(ClaimError),
 }
 
-/// Returns the name of the current holder's worker, for an error message.
+/// Returns the name of the worker that is the holder, for an error message.
 fn named(holder: &Owner) -> String {
     crate::plain::plain(holder.worker(), 200)
 }

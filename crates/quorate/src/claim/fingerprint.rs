@@ -4,12 +4,13 @@ use std::{fmt, sync::Arc};
 
 /// The maximum length of a fingerprint, in bytes.
 const BYTES_MAX: usize = 32;
-/// The number of bytes of a hash that are kept: two payloads of one id collide by chance once in 2^64 ids.
+/// The number of bytes of a hash that are kept. Two different payloads have the same 128 bits by chance once
+/// in 2^128 pairs.
 const HASH_BYTES: usize = 16;
 
-/// A short digest that distinguishes payloads. It is kept with a claim and with its done record, so that
-/// the same id with another payload is an error. It is not a secret: a payload that can be guessed can be
-/// recognized by its fingerprint.
+/// A short digest that distinguishes payloads. The nodes store it with a claim and with its done record, so
+/// that the same id with another payload is an error. It does not hide the payload: a guess at the payload
+/// can be checked against the fingerprint.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(Arc<str>);
 

@@ -11,7 +11,8 @@ use crate::{
 use std::{fmt, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// A message that this worker may handle. The claim is extended until it is completed or abandoned; dropping it abandons it.
+/// A claim: the right of this worker to handle one message. The claim is extended until it is completed or
+/// abandoned. Dropping it abandons it.
 ///
 /// ```
 /// use quorate::{Claims, Quorum, claim::ClaimOutcome, node::MemoryNode};
@@ -38,12 +39,13 @@ pub struct Claim {
     payload: Option<Arc<str>>,
     /// True if the claim is held only to hand the message to the dead-letter hook.
     given_up: bool,
-    /// True if the attempt is counted and no handler has started. If the claim is dropped then, the count is
-    /// withdrawn.
+    /// True if the attempt is counted and its handler has not started. If the claim is dropped in this state,
+    /// the count is withdrawn.
     not_started: bool,
 }
 
-/// A view of a claim, for the code that handles the message. A clone does not prolong the claim.
+/// A view of a claim, for the code that handles the message. It does not keep the claim alive: the claim ends
+/// when the [`Claim`] is dropped.
 #[derive(Clone)]
 pub struct ClaimHandle {
     lease: Arc<Lease>,
@@ -57,13 +59,13 @@ impl Claim {
         Self { handle, id, retention, payload, given_up: false, not_started: counted }
     }
 
-    /// Returns the same claim, on which a handler starts now.
+    /// Returns the same claim, after recording that its handler starts now.
     pub(super) fn started(mut self) -> Self {
         self.not_started = false;
         self
     }
 
-    /// Returns the same claim, held only to hand the message to the dead-letter hook.
+    /// Returns the same claim, marked as held only to hand the message to the dead-letter hook.
     pub(super) fn given_up(mut self) -> Self {
         self.given_up = true;
         self
@@ -82,9 +84,9 @@ impl Claim {
         &self.id
     }
 
-    /// Returns the number of this attempt on the message, from one. It is always one where neither
-    /// [`max_attempts`](super::Claims::max_attempts) nor a payload was given, since attempts are not counted then. The
-    /// count may start from one again after nodes lost their data.
+    /// Returns the number of this attempt on the message, counted from one. Attempts are counted only if
+    /// [`max_attempts`](super::Claims::max_attempts) or a payload is given. If no worker gives one of these,
+    /// the number is always one. The count may start from one again after nodes lost their data.
     pub fn attempt(&self) -> u32 {
         self.handle.attempt()
     }
@@ -94,7 +96,7 @@ impl Claim {
         self.handle.clone()
     }
 
-    /// Returns the fencing token, whether or not this worker still holds the claim.
+    /// Returns the fencing token, even if this worker no longer holds the claim.
     pub fn token(&self) -> FencingToken {
         self.handle.token()
     }
@@ -107,22 +109,22 @@ impl Claim {
         self.handle.fencing_token()
     }
 
-    /// Records on every node that the message is done, with a small result, and ends the claim. The call is retried
-    /// until a majority has stored the record, for the claim's TTL at most. If the claim has expired, the call first
-    /// checks the current owner, and writes nothing if another worker holds the message by then. Returns the number of
-    /// nodes that have recorded it: at least a majority.
+    /// Records on every node that the message is done, with a small result, and ends the claim. The call
+    /// tries until a majority has stored the record, for the claim's TTL at most. If the claim has expired,
+    /// the call first checks the current owner, and writes nothing if another worker holds the message.
+    /// Returns the number of nodes that have recorded it: at least a majority.
     ///
     /// # Errors
     /// [`ClaimError`]. Without a majority the message may be handled again.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the message is recorded on some nodes or on none. If on none, the message stays
-    /// claimed until the TTL ends, and is then free.
+    /// If the future is dropped, some nodes or none may have stored the record. If none has, the message
+    /// stays claimed until the TTL ends, and is then free.
     pub async fn complete(self, result: &str) -> Result<usize, ClaimError> {
         self.record(result).await.map(|(_, nodes)| nodes)
     }
 
-    /// Does the same as [`Claim::complete`], and returns the record too.
+    /// Does the same as [`Claim::complete`], and also returns the record.
     pub(super) async fn record(self, result: &str) -> Result<(Done, usize), ClaimError> {
         let mut verdict = complete(vec![self.ending(result)]).await;
         // `complete` returns one result for each claim.
@@ -139,17 +141,19 @@ impl Claim {
     /// Frees the message, so that another worker may claim it at once. The attempt stays counted.
     ///
     /// # Errors
-    /// [`ClaimError`] if another worker holds the message by now, or has completed it; this call does not change that.
-    /// Also if too few nodes answered: the claim has ended even then, and the message is free once the TTL is over.
+    /// [`ClaimError`] if another worker holds the message by now, or has completed it; this call does not
+    /// change that. [`ClaimError::NoMajority`] if too few nodes answered: the claim has ended even then, and
+    /// the message is free once the TTL is over.
     ///
     /// # Cancel safety
-    /// The claim ends at the first poll, or at the drop of the future.
+    /// The claim ends at the first poll, or when the future is dropped.
     pub async fn abandon(self) -> Result<(), ClaimError> {
         abandon(&self.handle.lease).await
     }
 
-    /// Frees the message as [`Claim::abandon`] does, for a message whose handler never started, for
-    /// instance at a shutdown: the attempt does not count. A node that is unreachable may still count it.
+    /// Frees the message as [`Claim::abandon`] does, for a message whose handler never started, for instance
+    /// because of a shutdown. The attempt is not counted, with two exceptions. A node that cannot be reached
+    /// keeps the count. All nodes keep it if the claim had ended before.
     ///
     /// # Errors
     /// The same as for [`Claim::abandon`].
@@ -182,7 +186,8 @@ impl Drop for Claim {
         if self.not_started {
             withdraw_count(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
         }
-        // After a completion or an abandonment the renewer no longer has the lease, and this call has no effect.
+        // If the claim was completed or abandoned, the renewer no longer has the lease, and this call has no
+        // effect.
         self.handle.lease.post_release(None);
     }
 }
@@ -193,12 +198,13 @@ impl ClaimHandle {
         self.attempt
     }
 
-    /// Returns the fencing token, whether or not this worker still holds the claim.
+    /// Returns the fencing token, even if this worker no longer holds the claim.
     pub fn token(&self) -> FencingToken {
         self.lease.token()
     }
 
-    /// Returns the fencing token, if this worker holds the claim at this moment: pass it to the write that follows.
+    /// Returns the fencing token if this worker holds the claim at this moment. Pass it to the write that
+    /// follows.
     ///
     /// # Errors
     /// [`LeaseLost`] once the claim has ended.
@@ -211,7 +217,8 @@ impl ClaimHandle {
         self.lease.remaining()
     }
 
-    /// Returns the token that is cancelled when the handler should finish: extensions have failed.
+    /// Returns the token that is cancelled when the handler should finish: `step_down_grace` before validity
+    /// ends.
     pub fn step_down_token(&self) -> &CancellationToken {
         self.lease.step_down_token()
     }

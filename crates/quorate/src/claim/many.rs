@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 impl Claim {
     /// Completes each claim with its result, as [`Claim::complete`] does. The claims are sent together, in a
-    /// few script calls for each node. Returns a result for each id, in their order.
+    /// few script calls on each node. Returns a result for each id, in the order of the claims.
     ///
     /// # Cancel safety
-    /// The same as for [`Claim::complete`]: if the future is dropped, some messages may be recorded. Claims whose
-    /// completion has not begun are abandoned.
+    /// If the future is dropped, some messages may be recorded as done. Claims whose completion has not begun
+    /// are abandoned.
     pub async fn complete_many<R: AsRef<str>>(
         claims: impl IntoIterator<Item = (Claim, R)>,
     ) -> Vec<(Arc<str>, Result<usize, ClaimError>)> {
         let claims: Vec<(Claim, R)> = claims.into_iter().collect();
-        // Claims of one quorum are sent together.
+        // Consecutive claims of one quorum are sent together.
         let runs = claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b));
         let chunks: Vec<_> = runs
             .flat_map(|run| run.chunks(CHUNK))
@@ -33,8 +33,8 @@ impl Claim {
         ids.zip(nodes).collect()
     }
 
-    /// Abandons each claim, as [`Claim::abandon`] does. The claims are sent together. Returns a result for each
-    /// id, in their order.
+    /// Abandons each claim, as [`Claim::abandon`] does. The claims are sent together. Returns a result for
+    /// each id, in the order of the claims.
     ///
     /// # Cancel safety
     /// Even if the future is dropped, every claim is abandoned.

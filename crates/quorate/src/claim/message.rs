@@ -2,11 +2,11 @@ use super::Fingerprint;
 use crate::config::SettingError;
 use std::{borrow::Cow, sync::Arc};
 
-/// The id of a message, with an optional fingerprint of its payload that detects another payload under the
-/// same id.
+/// The id of a message. It may carry a fingerprint of the message's payload. The fingerprint detects another
+/// payload under the same id.
 ///
 /// A string converts to an id: `claims.claim("order-1")`. An id has 1 to 512 bytes of UTF-8, without braces
-/// and control characters. Any other id is refused when it is claimed, with the reason.
+/// and control characters. A claim on any other id is refused with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageId<'a> {
     id: Cow<'a, str>,
@@ -75,7 +75,7 @@ impl<'a> From<&'a Arc<str>> for MessageId<'a> {
     }
 }
 
-/// Integer ids, written in decimal.
+/// Implements the conversion of integers to ids, in decimal.
 macro_rules! from_integer {
     ($($integer:ty),*) => {
         $(impl From<$integer> for MessageId<'_> {

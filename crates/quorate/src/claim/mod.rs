@@ -2,53 +2,57 @@
 //!
 //! # What is not guaranteed
 //!
-//! A claim alone does not make an effect happen exactly once. A worker may be paused after its last check,
-//! and act when another worker has the claim. Compare the token of [`Claim::fencing_token`] in the sink's
-//! own transaction.
+//! A claim alone does not make an effect happen exactly once. A worker may be paused after its last check of
+//! the claim, and continue when another worker has the claim. So the store that receives the effect must
+//! compare the token of [`Claim::fencing_token`] in its own transaction.
 //!
-//! A done record on a bare majority does not survive the loss of one of those nodes. No done record
-//! survives when a majority of nodes restart one after the other without keeping their data (a rolling
-//! restart): no worker writes the record again. After its retention a message counts as new. A claim that
-//! reports a message as done may return an older record that only a minority of the nodes stores.
+//! A done record that is stored on a bare majority does not survive the loss of one of these nodes. In a
+//! rolling restart, a majority of the nodes restart one after the other. If they do not keep their data, no
+//! done record survives, because no worker writes it again. After its retention a message counts as new. A
+//! claim that reports a message as done may return an older record, which only a minority of the nodes
+//! stores.
 //!
-//! Completing an expired claim first checks the current owner. If another worker claims the message at that
-//! very moment, the late worker's record may be stored on nodes that did not grant the new claim.
+//! Completing an expired claim first checks the current owner. Another worker may claim the message between
+//! this check and the write. The late worker's record may then be stored on nodes that did not grant the new
+//! claim.
 //!
-//! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. The count of an
-//! attempt whose handler never started is withdrawn. The attempt stays counted if its worker crashed at
-//! that moment, lost the claim, got no answer from a node, or dropped the call before that answer.
+//! More attempts than [`Claims::max_attempts`] may begin if nodes lost their counts. If an attempt's handler
+//! never started, its count is withdrawn. This fails if the worker crashed at that moment, or lost the claim.
+//! It also fails if a node did not answer, or if the call was dropped before the node's answer.
 //!
-//! A different payload under the same id is detected from the moment an attempt began on a majority until the
-//! retention ends. If two workers race, one of them may get *in progress* first, and the error at its next claim.
-//! After a [reset](Claims::reset), a node that was unreachable at the time may still report the message as given up.
+//! A different payload under the same id is detected once an attempt has begun, until the retention ends. If
+//! two workers race, one of them may first get *in progress*, and the error at its next claim. After a
+//! [reset](Claims::reset), a node that was unreachable during the reset may still report the message as given
+//! up.
 //!
 //! # States
 //!
 //! | state of the message | outcome of a claim on it |
 //! | --- | --- |
-//! | free (new, abandoned, or its worker is gone) | [`ClaimOutcome::Claimed`]: this worker's until it completes, abandons or loses the claim |
+//! | free (new, abandoned, or its worker is gone) | [`ClaimOutcome::Claimed`]: this worker holds the message until it completes, abandons or loses the claim |
 //! | claimed | [`ClaimOutcome::InProgress`]: another worker holds it; includes when to try again |
 //! | done | [`ClaimOutcome::Done`]: its time and its small result, until the retention ends |
 //! | dead-lettered | [`ClaimOutcome::DeadLettered`]: given up at the attempt limit, and handed to the dead-letter hook |
 //!
-//! A claim is a lease that the renewer extends while the handler runs; it extends thousands in few calls.
-//! Any done record in the replies overrules any number of grants. Of two done records, the one with the
-//! higher token is valid.
+//! A claim is a lease, which the renewer extends while the handler runs. The renewer extends thousands of
+//! leases in few calls. If one node reports a done record, the message is done, even if a majority granted
+//! the claim. Of two done records, the one with the higher token is valid.
 //!
-//! Each claim carries its owner's token. A late worker can neither complete nor abandon a message that
-//! another worker holds; the error names that worker
-//! ([`ClaimError::TakenOver`]). [`Claims::inspect`] reads the state of a message. [`Claims::reset`] makes
-//! it count as new.
+//! Each claim has an owner token of its own. So a late worker can neither complete nor abandon a message that
+//! another worker holds. The error [`ClaimError::TakenOver`] names that worker. [`Claims::inspect`] reads the
+//! state of a message. [`Claims::reset`] makes it count as new.
 //!
 //! # Attempts
 //!
 //! With [`Claims::max_attempts`] or a payload's fingerprint, an attempt begins only once a majority has
-//! counted it. This takes one more round trip, which a batch shares.
+//! counted it. This takes one more round trip, which the messages of a batch share.
 //! [`claim::attempts`](crate::claim::attempts) describes the rule and its reasons. An attempt that is
 //! abandoned, dropped or lost counts. An attempt that is [cancelled before its handler
-//! started](Claim::cancel_before_start) does not. At the limit, the next claim *holds* the message while it
-//! is handed to the dead-letter hook, so that only one worker hands it over. If that worker crashes, the
-//! next claim does it.
+//! started](Claim::cancel_before_start) does not.
+//!
+//! Once the limit is reached, the worker with the next claim hands the message to the dead-letter hook. It
+//! holds the claim meanwhile, so only one worker hands the message over. If that worker crashes, the worker
+//! with the claim after it hands the message over.
 //!
 //! # Payloads and idempotency keys
 //!
@@ -64,9 +68,9 @@
 //!
 //! # Size
 //!
-//! Measured with MEMORY USAGE on redis-server 7.0.15, for ids of 36 characters in a set whose name has six, and a
-//! worker name of nine. The figures are bytes on *each* node, where one key stores all data of a claim. The server's
-//! own tables add about 60 bytes for each key.
+//! The figures are bytes on *each* node, where one key stores all data of a claim. The server's own tables
+//! add about 60 bytes for each key. The sizes were measured with MEMORY USAGE on redis-server 7.0.15. The ids
+//! had 36 characters, the set's name six, and the worker's name nine.
 //!
 //! | state of the message | bytes |
 //! | --- | --- |

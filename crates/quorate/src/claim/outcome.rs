@@ -10,7 +10,8 @@ pub enum ClaimOutcome {
     Claimed(Claim),
     /// Another worker is handling the message.
     InProgress {
-        /// The time after which the message may be free, as the nodes report it.
+        /// The time after which the message may be free, by the remaining TTLs that the nodes reported;
+        /// `None` if that is unknown.
         retry_after: Option<Duration>,
         /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
@@ -21,8 +22,8 @@ pub enum ClaimOutcome {
     DeadLettered(DeadLettered),
 }
 
-/// The outcome of [`Claims::process`](super::Claims::process). Only some outcomes allow the message to be acknowledged to its
-/// source: see [`Processed::may_ack`].
+/// The outcome of [`Claims::process`](super::Claims::process). Only some outcomes allow the caller to
+/// acknowledge the message to its source: see [`Processed::may_ack`].
 ///
 /// ```
 /// # use quorate::{Claims, Quorum, claim::Processed, node::MemoryNode};
@@ -46,11 +47,12 @@ pub enum ClaimOutcome {
 #[must_use = "a message that is in progress must not be acknowledged to its source: check `may_ack`"]
 #[non_exhaustive]
 pub enum Processed {
-    /// Handled here, and recorded as done.
+    /// The message was handled by this call, and recorded as done.
     Handled,
     /// Another worker is handling the message.
     InProgress {
-        /// The time after which the message may be free, as the nodes report it.
+        /// The time after which the message may be free, by the remaining TTLs that the nodes reported;
+        /// `None` if that is unknown.
         retry_after: Option<Duration>,
     },
     /// The message had been handled before.
@@ -60,9 +62,9 @@ pub enum Processed {
 }
 
 impl Processed {
-    /// Returns whether the message may be acknowledged to its source: it has been handled, here or before, or the
-    /// dead-letter hook has taken it. A message that is in progress must not be acknowledged: if the worker that
-    /// handles it crashes, only the source can deliver it again.
+    /// Returns whether the message may be acknowledged to its source. It may if it has been handled, by this
+    /// call or before, or if a dead-letter hook has handled it. A message that is in progress must not be
+    /// acknowledged: if the worker that handles it crashes, only the source can deliver it again.
     pub fn may_ack(&self) -> bool {
         match self {
             Self::Handled | Self::AlreadyDone(_) => true,
@@ -72,7 +74,7 @@ impl Processed {
     }
 }
 
-/// A result of a handler: nothing, or a short text that is kept with the done record.
+/// A handler's result: nothing, or a short text that the nodes store in the done record.
 pub trait ClaimResult {
     /// Returns the text.
     fn text(&self) -> &str;

@@ -44,17 +44,17 @@ impl Claims {
         }
     }
 
-    /// Processes a message as [`Claims::process`] does, for an idempotency key: every caller gets the
-    /// result of the first caller's handler. A caller that arrives while that handler runs waits for its
-    /// end, for `wait` at most. If the handler fails, the next waiting caller runs its own. `wait` does not
-    /// limit the time of a handler.
+    /// Processes a message as [`Claims::process`] does, for an idempotency key: every caller gets the result
+    /// of the first caller whose handler succeeds. A caller that arrives while that handler runs waits for
+    /// its end, for `wait` at most. If the handler fails, the next waiting caller runs its own handler.
+    /// `wait` does not limit the time of a handler.
     ///
     /// If the result is longer than 1 KiB, only its beginning is kept. Every caller gets that beginning, the first
     /// caller too.
     ///
     /// # Errors
-    /// [`ProcessError`]; [`ProcessError::StillInProgress`] if the wait is over, and [`ProcessError::DeadLettered`] if
-    /// the message is given up.
+    /// [`ProcessError`]. It is [`ProcessError::StillInProgress`] if the wait is over, and
+    /// [`ProcessError::DeadLettered`] if the message is given up.
     ///
     /// # Cancel safety
     /// Dropping the future drops the handler and abandons the message.
@@ -116,7 +116,7 @@ impl Claims {
         };
         match handled {
             Ok(result) => {
-                // A result that is too long is cut: an error here would cause the work to be repeated.
+                // Cut a result that is too long: an error here would cause the work to be repeated.
                 let result = cut(result.text(), RESULT_MAX);
                 let recorded = claim.record(result).await.map_err(ProcessError::NotRecorded)?;
                 Ok(recorded.0)

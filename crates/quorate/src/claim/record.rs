@@ -1,4 +1,4 @@
-//! The record of a message that has ended.
+//! The records of messages that have ended: done or given up.
 
 use crate::{
     env::WallTime,
@@ -22,8 +22,8 @@ pub struct Done {
 pub struct DeadLettered {
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The time at which the dead-letter hook handled the message. `None` until then: the message will be handed over
-    /// again.
+    /// The time at which the dead-letter hook handled the message; `None` if no hook has handled it yet, so
+    /// that the next claim hands it over.
     pub at: Option<WallTime>,
     /// The hook's result.
     pub note: Arc<str>,

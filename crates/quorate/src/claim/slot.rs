@@ -1,12 +1,14 @@
-//! The slot of one generation of a scheduler's run: a claim on which at most one attempt is ever counted.
+//! The slot of one generation of a scheduler's run. A generation is one execution of an open run. The slot is
+//! a claim. At most one attempt is ever counted on it.
 //!
-//! A worker takes the slot to start the run. The leader takes it to end the run before it starts. `docs/design/scheduler.md`
-//! has the rules R4 to R9b and the counterexample to each.
+//! A worker takes the slot to start the run. The leader takes the slot to end the run before it starts. The
+//! comments below refer to the rules R4 to R11. `docs/design/scheduler.md` explains them, with a
+//! counterexample for each.
 //!
 //! # What is not guaranteed
 //!
-//! A count that did not reach a majority is not withdrawn (R6). So a worker that fails while it counts may leave a
-//! slot that no worker can take any more. The leader then closes the generation as lost.
+//! A count is never withdrawn, even if it did not reach a majority (R6). So a worker that fails while it
+//! counts may leave a slot that no worker can take any more. The leader then closes the generation as lost.
 
 use super::{
     ClaimError, Done,
@@ -27,9 +29,9 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The result of a slot that its owner ended before the run started.
+/// The result in the done record of a slot that its owner ended before the run started.
 pub(crate) const VOID: &str = "void";
-/// The wait before the count is sent again to a node that failed to answer.
+/// The pause before a node that failed to answer is asked again to count the attempt.
 const COUNT_AGAIN: Duration = Duration::from_millis(30);
 
 /// Takes and inspects the slots of one group's runs.
@@ -47,35 +49,37 @@ pub(crate) struct SlotId {
     /// The key of the run's record.
     pub(crate) run: Arc<str>,
     pub(crate) generation: u32,
-    /// A node's answer counts only if the node's memory began before this time.
+    /// The time that a node must remember: the node's answer counts only if its memory began before this
+    /// time.
     pub(crate) at: WallTime,
-    /// The time after which no node lets the slot be taken.
+    /// The time after which nodes refuse to let a worker take the slot.
     pub(crate) horizon: WallTime,
 }
 
 /// The outcome of an attempt to claim a slot.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// The slot is claimed, and no granting node has counted an attempt.
+    /// The slot is claimed, and no granting node has counted an attempt before.
     Free(SlotClaim),
-    /// The slot is claimed, and a granting node has counted an attempt before: another attempt may have started the
-    /// run.
+    /// The slot is claimed, and a granting node has counted an attempt before. So another attempt may have
+    /// started the run.
     Counted(SlotClaim),
     /// A node stores the done record of the slot: the slot has ended.
     Ended(DoneRecord),
-    /// Another worker holds the claim. The value is the time after which the claim may be free.
+    /// Another worker holds the claim. The value is the time after which the claim may be free. The value is
+    /// `None` if this time is unknown, or if this worker got the claim but could not take the slot.
     Held(Option<Duration>),
     /// Too few nodes answered, or the horizon has passed.
     Unavailable,
 }
 
-/// The claim of a slot. Dropping it releases the claim and leaves the count.
+/// The claim of a slot. Dropping it releases the claim and leaves the count on the nodes.
 #[derive(Debug)]
 pub(crate) struct SlotClaim {
     lease: Arc<Lease>,
     slot: SlotId,
     quorum: Quorum,
-    /// The retention of the slot's rows.
+    /// The time for which the nodes keep the count and the done record of the slot.
     keep: Duration,
 }
 
@@ -86,13 +90,13 @@ pub(crate) struct Shown {
     pub(crate) ended: Option<DoneRecord>,
     /// True if at least one node has counted an attempt.
     pub(crate) counted: bool,
-    /// True if no majority can hold the claim.
+    /// True if a majority of the nodes names no holder. Then no worker can hold the claim on a majority.
     pub(crate) free: bool,
     /// The holder of the claim, if a majority names the same one.
     pub(crate) holder: Option<Owner>,
 }
 
-/// Counts the answers to the one count of a slot. Pure.
+/// The tally of the answers when a worker asks the nodes to count the one attempt on a slot. It does no I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotTally {
     nodes: usize,
@@ -101,25 +105,27 @@ pub struct SlotTally {
 }
 
 impl SlotTally {
-    /// Returns the tally of a slot whose generation was opened with this `at`, in microseconds since the epoch.
+    /// Returns an empty tally for a slot on `nodes` nodes. `at` is the field `SlotId::at` of the slot, in
+    /// microseconds since the epoch.
     pub fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, counted: 0 }
     }
 
-    /// Counts one node's answer, and the memory under which the node gave it. Call this at most once for each node.
+    /// Counts one node's answer. `memory` is the memory of the node when it answered. Call this at most once
+    /// for each node.
     pub fn count(&mut self, memory: Memory, answer: &Answer) {
         if matches!(answer, Answer::Reply(Reply::Counted)) && memory.covers(self.at) {
             self.counted += 1;
         }
     }
 
-    /// Returns whether the sender owns the slot from now on.
+    /// Returns whether the worker that sent the count owns the slot from now on.
     pub fn is_taken(self) -> bool {
         self.counted >= majority(self.nodes)
     }
 }
 
-/// Counts the answers to the count by which a leader closes an orphaned slot. Pure.
+/// The tally of the answers when a leader closes the slot of a lost worker. It does no I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct CloseTally {
     nodes: usize,
@@ -134,8 +140,8 @@ impl CloseTally {
 
     /// Counts one node's answer. Call this at most once for each node.
     pub fn count(&mut self, answer: &Answer) {
-        // A node checks the owner before the count. So the reply *superseded* shows that the sender holds the claim on
-        // that node, and that the node has a count.
+        // A node checks the owner before it checks the count. So the reply *superseded* shows that the sender
+        // holds the claim on that node, and that the node already has a count.
         let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
         self.counted += usize::from(there);
     }
@@ -152,7 +158,8 @@ impl Slots {
         Self { quorum: quorum.clone(), group: Arc::clone(group), ttl, grace }
     }
 
-    /// Claims a slot. The next step is the count, or the release.
+    /// Claims a slot. The caller must then [take](SlotClaim::take) the slot, [fill](SlotClaim::fill) it, or
+    /// drop the claim.
     ///
     /// # Cancel safety
     /// Dropping the future releases what was granted.
@@ -169,8 +176,8 @@ impl Slots {
                 let claim = SlotClaim { lease: Arc::new(lease), slot, quorum, keep };
                 match tally.begun().any(|begun| begun.attempts > 0) {
                     true => Claimed::Counted(claim),
-                    // A count that cannot reach a majority would make the slot unusable: no worker could take it any
-                    // more.
+                    // Do not count if the count cannot reach a majority: no worker could take the slot
+                    // afterwards.
                     false if claim.can_take() => Claimed::Free(claim),
                     false => Claimed::Held(None),
                 }
@@ -189,7 +196,7 @@ impl Slots {
         Self::look(&self.quorum, &self.group, slots).await
     }
 
-    /// Does the same as [`Slots::inspect`] for a caller that takes no slot.
+    /// Does the same as [`Slots::inspect`] for a caller without a `Slots`, which takes no slot.
     pub(crate) async fn look(quorum: &Quorum, group: &str, slots: &[SlotId]) -> Vec<Option<Shown>> {
         let resources: Vec<Resource> = slots.iter().map(|slot| slot.resource(group)).collect();
         let nodes = quorum.pool().len();
@@ -203,15 +210,15 @@ impl Slots {
         looks.into_iter().map(|look| look.map(shown)).collect()
     }
 
-    /// Returns whether the slot's horizon has passed on every node: the quorum's clock is past it by more than the
-    /// clocks may differ.
+    /// Returns whether the slot's horizon has certainly passed on every node: the quorum's clock is past it
+    /// by more than the clocks may differ.
     pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
         let config = self.quorum.config();
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
-    /// Returns the retention of the slot's rows: long enough to pass the horizon on each node's own clock. A longer
-    /// retention does no harm.
+    /// Returns how long the nodes must keep the slot's count and done record: until the horizon has passed on
+    /// each node's own clock. A longer time does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
         let config = self.quorum.config();
         let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
@@ -237,7 +244,8 @@ impl SlotClaim {
         &self.lease
     }
 
-    /// Returns whether the nodes that may have granted the claim include a majority that is older than the slot's `at`.
+    /// Returns whether a count of this claim can reach a majority. Only those nodes count that may have
+    /// granted the claim, and whose memory began before the slot's `at`.
     fn can_take(&self) -> bool {
         let (pool, at) = (self.quorum.pool(), self.slot.at.as_micros());
         let memory =
@@ -250,9 +258,9 @@ impl SlotClaim {
         self.lease.granted_on().contains(&(node, true))
     }
 
-    /// Counts the one attempt of the slot. Returns whether this claim owns the slot from now on (R4, R5). The count is
-    /// never taken back. The count is sent again to nodes that fail to answer, for as long as the claim lasts without
-    /// an extension.
+    /// Asks the nodes to count the one attempt of the slot, and returns whether this claim owns the slot from
+    /// now on (R4, R5). The count is never withdrawn. Nodes that fail to answer are asked again, for as long
+    /// as the claim lasts without an extension.
     pub(crate) async fn take(&self) -> bool {
         if self.quorum.config().sabotaged(Sabotage::SlotUncounted) {
             return true;
@@ -277,9 +285,9 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // An earlier count of this claim has reached the node, but the answer was lost. This is certain,
-                    // since the node granted the claim without a count, and no other attempt has held the claim there
-                    // since.
+                    // The node has counted an earlier request of this claim, but its answer was lost. This is
+                    // certain: the node granted the claim without a count, and no other attempt has held the
+                    // claim there since.
                     Answer::Reply(Reply::Refused(Refusal::Superseded))
                         if tries > 0 && self.granted_by(vote.node) && self.lease.is_of_first_grant() =>
                     {
@@ -287,7 +295,7 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // The node did not count, or its answer is missing.
+                    // The node did not count the attempt, or its answer is missing. Ask it again.
                     Answer::Failed(_) | Answer::Reply(Reply::Refused(Refusal::Stale)) => {
                         failed.push(vote.node);
                     }
@@ -305,8 +313,9 @@ impl SlotClaim {
         false
     }
 
-    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). Counts that
-    /// other attempts have stored are part of that majority.
+    /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). A node
+    /// that already stores the count of another attempt is part of that majority. Returns whether this
+    /// succeeded.
     pub(crate) async fn fill(&self) -> bool {
         let pool = self.quorum.pool();
         let all: Vec<usize> = (0..pool.len()).collect();
@@ -320,18 +329,19 @@ impl SlotClaim {
         tally.is_closed()
     }
 
-    /// Records the end of the slot on every node, and ends the claim. Only the slot's owner calls this (R11).
+    /// Records the end of the slot on every node, and ends the claim. Must be called only by the slot's owner
+    /// (R11).
     ///
     /// # Errors
-    /// [`ClaimError`]. Fewer nodes than a majority may have the end.
+    /// [`ClaimError`]. Fewer nodes than a majority may have stored the end.
     pub(crate) async fn complete(&self, result: &str) -> Result<(Done, usize), ClaimError> {
         let record = DoneRecord { result: result.into(), ..DoneRecord::default() };
         let ending = Ending { lease: &self.lease, record, retention: self.keep };
         complete(vec![ending]).await.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
-    /// Ends the claim without a release: it is free once its TTL has passed. Used for work that may still run after
-    /// its handler has ended.
+    /// Ends the claim without a release, so that other workers can claim the slot only after its TTL. This is
+    /// for work that may still run after its handler has ended.
     pub(crate) fn let_run_out(&self) {
         self.lease.forget();
     }
@@ -362,7 +372,7 @@ impl SlotClaim {
         let pool = self.quorum.pool();
         let mut tally = SlotTally::new(pool.len(), self.slot.at.as_micros());
         for (node, counted) in taken.iter().enumerate() {
-            // A node that may have lost its count since is left out.
+            // Leave out a node that may have lost its count since.
             if let Some((epoch, memory)) = counted
                 && *epoch == pool.epoch(node)
             {

@@ -8,8 +8,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The state of a message, as a majority of nodes reported it at one moment. It may have changed by the
-/// time it is read.
+/// The state of a message, as a majority of the nodes reported it. It may have changed by the time the caller
+/// reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimState {
@@ -18,7 +18,7 @@ pub enum ClaimState {
         /// The number of attempts that have begun, if they are counted. At the limit, the next claim hands the message
         /// to the dead-letter hook.
         attempts: u32,
-        /// The fingerprint of its payload, if one was given.
+        /// The fingerprint of the message's payload, if a claim gave one.
         payload: Option<Fingerprint>,
     },
     /// A worker is handling the message, or is about to.
@@ -29,7 +29,7 @@ pub enum ClaimState {
         remaining: Option<Duration>,
         /// The number of attempts that have begun, including this one, if they are counted.
         attempts: u32,
-        /// The fingerprint of its payload, if one was given.
+        /// The fingerprint of the message's payload, if a claim gave one.
         payload: Option<Fingerprint>,
     },
     /// The message has been handled.

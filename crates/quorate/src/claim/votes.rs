@@ -5,10 +5,11 @@ use crate::{
     vote::{RoundData, Tally},
 };
 
-/// The votes of a round that acquires a claim.
+/// The tally of the votes in a round that acquires a claim.
 pub type ClaimTally = Tally<ClaimData>;
 
-/// Data that the replies to an acquire of a claim carry: the attempts that the nodes have counted, and done records.
+/// The data in the replies to the acquire request of a claim: the attempts that the nodes have counted, and
+/// done records.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimData {
     done: Option<DoneRecord>,
@@ -38,19 +39,20 @@ impl RoundData for ClaimData {
         }
     }
 
-    /// One done record ends the round: the message was completed.
+    /// Returns whether a node reported a done record. One such record is enough to end the round, because it
+    /// proves that the message was completed or given up.
     fn ends_round(&self) -> bool {
         self.done.is_some()
     }
 }
 
 impl Tally<ClaimData> {
-    /// Creates the tally of a claim's round over `nodes` nodes.
+    /// Creates the tally of a round that acquires a claim on `nodes` nodes.
     pub fn of_claim(nodes: usize) -> Self {
         Self::with_data(nodes, ClaimData::default())
     }
 
-    /// Returns the done record that a node replied with. If several nodes replied with one, returns the record with
+    /// Returns the done record that the nodes reported, if any. If there are several, returns the one with
     /// the highest token.
     pub fn done(&self) -> Option<&DoneRecord> {
         self.data().done.as_ref()

@@ -1,4 +1,5 @@
-//! The settings on which all workers of a node set agree, checked when a quorum is built.
+//! The settings of a worker, including those on which all workers of a node set must agree. They are checked
+//! when a quorum is built.
 
 mod quorum_config;
 mod shared;

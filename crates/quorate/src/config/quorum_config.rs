@@ -1,14 +1,16 @@
 use crate::{config::SettingError, node::Owner, sabotage::Sabotage};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The constant part of the margin: reading a clock, and rounding TTLs to milliseconds.
+/// The constant part of [`QuorumConfig::margin`]. It covers the time to read a clock, and the rounding of
+/// TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
-/// The maximum number of bytes of a host's name in a worker's default name.
+/// The maximum number of bytes of the host's name in a worker's default name.
 const HOST_MAX: usize = 64;
 
-/// The settings of a worker. Some of them, the [`SharedSettings`](super::SharedSettings), must be equal on all workers
-/// of a deployment, and are stored in each node's marker. A node's votes do not count for a worker whose shared
-/// settings differ from that marker. They are checked when a quorum is built.
+/// The settings of a worker. They are checked when a quorum is built. Some of them are *shared*: they must be
+/// equal on all workers of a deployment, and each node's marker stores them (see
+/// [`SharedSettings`](super::SharedSettings)). If a worker's shared settings differ from a node's marker, the
+/// votes of that node do not count for the worker.
 ///
 /// ```
 /// use quorate::{Quorum, QuorumConfig, node::MemoryNode};
@@ -25,8 +27,8 @@ const HOST_MAX: usize = 64;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
-    /// The name of this worker in owner tokens, so that a token identifies the leader. Default the host's name and the process id,
-    /// `HOST-PID`.
+    /// The name of this worker in owner tokens, so that the nodes can name the holder of a lock. The default
+    /// is the host's name and the process id, `HOST-PID`.
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
@@ -39,30 +41,38 @@ pub struct QuorumConfig {
     pub max_ttl: Duration,
     /// The largest relative difference between the rates of two clocks. Shared by all workers. Default 0.01.
     pub drift_rate: f64,
-    /// The largest step of a node's clock that leases tolerate, but at most a tenth of the TTL. Shared by all workers. Default
-    /// 200 ms.
+    /// The largest step of a node's clock that leases tolerate. A lease tolerates a step of at most a tenth
+    /// of its TTL. Shared by all workers. Default 200 ms.
     pub clock_step_allowance: Duration,
-    /// The largest difference between the wall clocks of nodes and workers. A node accepts the start of a fencing
-    /// counter only within this of its own clock. A node's memory counts for a tick only if it began earlier than the
-    /// tick by this. A node that lost its memory waits at least four times this. Shared by all workers. Default 1 s.
+    /// The largest difference between the wall clocks of nodes and workers. Shared by all workers. Default 1
+    /// s. It has three uses:
+    ///
+    /// * A fencing counter starts from a worker's wall clock. A node accepts that start only if it differs
+    ///   from the node's own clock by at most this offset.
+    /// * A node's answer about a tick counts only if the node's memory began at least this offset before the
+    ///   tick.
+    /// * A node that lost its memory waits for at least four times this offset.
     pub max_clock_offset: Duration,
     /// The lifetime of a fencing counter after its last use. Default 7 days.
     pub fence_retention: Duration,
-    /// The time for which the nodes keep a job, its history and its state after the last worker with that job has
-    /// ended. A group's ledger is kept for this time after the last worker of the group has ended. Default 30 days.
+    /// The time for which the nodes keep a job, its history and its state after the last worker with that job
+    /// has ended. A group's ledger is kept for at least this time after the last worker of the group has
+    /// ended. Default 30 days.
     ///
-    /// Workers of one group may use different values only if each is a day or more. Workers confirm their jobs at least
-    /// every two hours, and a worker with a shorter value would remove another worker's jobs.
+    /// Workers confirm their jobs at least every two hours. Workers of one group may use different values
+    /// only if each is a day or more. With a shorter value, a worker could remove the jobs of another worker
+    /// between two confirmations.
     pub ledger_retention: Duration,
-    /// Requires that nodes persist every write before they answer, so that a restart loses no memory. The worker
-    /// verifies this at each handshake. Shared by all workers. Default false.
+    /// Requires that nodes persist every write before they answer, so that a restart loses no data. The
+    /// worker checks this at each handshake. Shared by all workers. Default false.
     pub durable: bool,
-    /// Lets nodes without a marker vote at once: for development and tests only. Shared by all workers. Default false.
+    /// Lets nodes without a marker vote at once. Use it only for development and tests. Shared by all
+    /// workers. Default false.
     pub trust_new_nodes: bool,
-    /// Makes the worker read-only: it writes no marker, so that a wrong setting of this worker has no lasting effect.
-    /// Default false.
+    /// Keeps the worker from writing markers, so that a wrong setting of this worker does not stay on the
+    /// nodes. The worker uses only nodes that other workers have marked. Default false.
     pub only_looks: bool,
-    /// The safety mechanisms that this worker leaves out, so that a test can show that the other tests detect this.
+    /// The safety mechanisms that this worker leaves out, to test that the simulation detects their absence.
     /// Default none.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
@@ -90,7 +100,8 @@ impl Default for QuorumConfig {
     }
 }
 
-/// Returns the host's name and the process id. Containers have distinct host names, but often the same process id.
+/// Returns the host's name and the process id. Both are needed: containers have distinct host names, but
+/// often the same process id.
 fn default_worker() -> Arc<str> {
     worker_of(&crate::env::host_name(), std::process::id())
 }
@@ -114,23 +125,26 @@ impl QuorumConfig {
         ttl / 5
     }
 
-    /// Returns how long a node that lost its memory must not vote. It is `max_ttl × (1 + drift_rate)`, so that every
-    /// lease that the node granted has ended. It is at least [`QuorumConfig::reseed_after`], so that no fencing token
-    /// is repeated.
+    /// Returns how long a node that lost its memory must not vote: `max_ttl × (1 + drift_rate)`, so that
+    /// every lease that the node granted has ended. It is at least [`QuorumConfig::reseed_after`], so that no
+    /// fencing token is repeated.
     pub fn quarantine(&self) -> Duration {
         (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
     }
 
-    /// Returns how long a lost fencing counter must not be started again, since the clock that starts it may be
-    /// behind: four times `max_clock_offset`. The first start may have been ahead of the node's clock by twice the
-    /// offset, and the next may be behind it by once the offset. With three times the offset, the formal model finds a
-    /// token that is issued twice.
+    /// Returns how long a node must wait before it starts a lost fencing counter again: four times
+    /// `max_clock_offset`.
+    ///
+    /// The lost counter may have been ahead of this node's clock by twice the offset: a worker's clock may be
+    /// one offset ahead of another node's clock, and that node's clock one offset ahead of this node's. The
+    /// new counter may start one offset behind this node's clock. With a wait of three times the offset, the
+    /// formal model finds a token that is issued twice.
     pub fn reseed_after(&self) -> Duration {
         self.max_clock_offset * 4
     }
 
-    /// Returns the part of a TTL that does not count as validity: `ttl × drift_rate + clock_step_allowance + 2 ms`, where the
-    /// allowance is at most a tenth of the TTL.
+    /// Returns the part of a TTL that does not count as validity: `ttl × drift_rate + clock_step_allowance +
+    /// 2 ms`. The term `clock_step_allowance` is limited to a tenth of the TTL.
     pub fn margin(&self, ttl: Duration) -> Duration {
         if self.sabotaged(Sabotage::NoMargin) {
             return Duration::ZERO;
@@ -143,21 +157,24 @@ impl QuorumConfig {
         ttl.saturating_sub(self.margin(ttl))
     }
 
-    /// Returns whether a test has this worker leave out a safety mechanism.
+    /// Returns whether this worker leaves out `mechanism`, as a test has requested.
     #[cfg(feature = "sabotage")]
     pub(crate) fn sabotaged(&self, mechanism: Sabotage) -> bool {
         self.sabotage.contains(&mechanism)
     }
 
-    /// Returns false. Without the feature `sabotage` no mechanism can be left out.
+    /// Returns false: without the feature `sabotage`, no mechanism can be left out.
     #[cfg(not(feature = "sabotage"))]
     pub(crate) const fn sabotaged(&self, _: Sabotage) -> bool {
         false
     }
 
-    /// Returns the time after which a node certainly refuses a voting request that waited on an abandoned connection.
+    /// Returns how long a driver waits, after its last request that could set a key, before it opens a new
+    /// session. By then the node refuses that request as too late, even if the request is still on its way
+    /// through the old connection.
     pub(crate) fn fence(&self) -> Duration {
-        // The estimate of the node's clock is wrong by at most a round trip, and the node's clock may step back.
+        // A request is valid for one node timeout. The second covers the error in the estimate of the node's
+        // clock, which is at most one round trip. The node's clock may also step back.
         self.node_timeout * 2 + self.clock_step_allowance
     }
 
@@ -262,8 +279,8 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Returns advice for a list that is allowed but has no benefit: an even number of nodes. It is logged when a quorum is
-    /// built.
+    /// Returns advice if the number of nodes is even. Such a list is allowed, but one node fewer would
+    /// tolerate as many faults. The advice is logged when a quorum is built.
     pub fn advice(nodes: usize) -> Option<String> {
         (nodes > 0 && nodes.is_multiple_of(2)).then(|| {
             format!(
@@ -287,7 +304,8 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Checks the timings of one kind of lease.
+    /// Checks the TTL and the grace period of one kind of lease. `extended` is true if the lease is extended
+    /// automatically.
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.
@@ -319,7 +337,8 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Returns whether `holder` is a reservation whose successor is this worker.
+    /// Returns whether the owner token `holder` reserves a lock for this worker, as the successor in a
+    /// transfer.
     pub(crate) fn is_successor_of(&self, holder: &Owner) -> bool {
         holder.reserved_for().is_some_and(|successor| *successor == *self.worker)
     }

@@ -1,9 +1,9 @@
 use crate::config::QuorumConfig;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The settings that all workers of a deployment must share, because the safety of one worker depends on those of the
-/// others. Each node's marker contains them. If a worker's settings differ from a marker, that node's votes do not
-/// count for the worker.
+/// The settings that all workers of a deployment must share, because the safety of one worker depends on the
+/// settings of the others. Each node's marker contains them. If a worker's settings differ from a marker,
+/// that node's votes do not count for the worker.
 ///
 /// | setting | what can happen to other workers if one worker's value differs |
 /// | --- | --- |
@@ -44,39 +44,39 @@ impl SharedSettings {
             max_ttl_us: micros(config.max_ttl),
             max_clock_offset_us: micros(config.max_clock_offset),
             clock_step_allowance_us: micros(config.clock_step_allowance),
-            // A checked rate is at most 0.5; the cast saturates for any other.
+            // A rate that was checked is at most 0.5. For any other rate the cast saturates.
             drift_ppb: (config.drift_rate * 1e9).round() as u64,
             durable: config.durable,
             trust_new_nodes: config.trust_new_nodes,
         }
     }
 
-    /// [`QuorumConfig::max_ttl`].
+    /// Returns [`QuorumConfig::max_ttl`].
     pub fn max_ttl(&self) -> Duration {
         Duration::from_micros(self.max_ttl_us)
     }
 
-    /// [`QuorumConfig::max_clock_offset`].
+    /// Returns [`QuorumConfig::max_clock_offset`].
     pub fn max_clock_offset(&self) -> Duration {
         Duration::from_micros(self.max_clock_offset_us)
     }
 
-    /// [`QuorumConfig::clock_step_allowance`].
+    /// Returns [`QuorumConfig::clock_step_allowance`].
     pub fn clock_step_allowance(&self) -> Duration {
         Duration::from_micros(self.clock_step_allowance_us)
     }
 
-    /// [`QuorumConfig::drift_rate`].
+    /// Returns [`QuorumConfig::drift_rate`].
     pub fn drift_rate(&self) -> f64 {
         self.drift_ppb as f64 / 1e9
     }
 
-    /// [`QuorumConfig::durable`].
+    /// Returns [`QuorumConfig::durable`].
     pub fn durable(&self) -> bool {
         self.durable
     }
 
-    /// [`QuorumConfig::trust_new_nodes`].
+    /// Returns [`QuorumConfig::trust_new_nodes`].
     pub fn trust_new_nodes(&self) -> bool {
         self.trust_new_nodes
     }
@@ -92,11 +92,11 @@ impl SharedSettings {
     pub(crate) const KEYS: [&str; 6] =
         ["max_ttl_us", "clock_offset_us", "clock_step_us", "drift_ppb", "durable", "trust_new"];
 
-    /// The names of the settings, in the same order.
+    /// The names of the settings in [`QuorumConfig`], in the order of `KEYS`.
     const FIELDS: [&str; 6] =
         ["max_ttl", "max_clock_offset", "clock_step_allowance", "drift_rate", "durable", "trust_new_nodes"];
 
-    /// The values of the settings in a marker, in the same order.
+    /// The values of the settings as a marker contains them, in the order of `KEYS`.
     pub(crate) fn values(&self) -> [u64; 6] {
         [
             self.max_ttl_us,
@@ -152,8 +152,8 @@ impl fmt::Display for SharedSettings {
 mod tests {
     use super::*;
 
-    /// Each field of [`QuorumConfig`] is either shared or irrelevant to other workers. This test fails until a new
-    /// field is listed in it.
+    /// Checks that each field of [`QuorumConfig`] on which other workers depend is shared. A new field does
+    /// not compile until this test lists it.
     #[test]
     fn every_setting_on_which_others_depend_is_shared() {
         let base = QuorumConfig::default();
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(SharedSettings::of(&own), ours);
     }
 
-    /// A `max_ttl` with a fraction of a millisecond once differed from its own marker.
+    /// Regression test: the marker lost the fraction of a millisecond of a `max_ttl`. The worker then found
+    /// that its own setting differed from the marker that it had written.
     #[test]
     fn values_survive_the_marker_whatever_their_fraction() {
         let odd = QuorumConfig {

@@ -22,15 +22,15 @@ use std::{
     time::Duration,
 };
 
-/// The pause of a candidate after an error that only an operator can fix.
+/// The pause after an error that only an operator can fix. The candidate then campaigns again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// The time between two checks whether the candidate may campaign.
+/// The time between two checks of whether the candidate may campaign.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Election {
-    /// Runs `work` on one copy of the group at a time. Nothing happens until the campaign is awaited, by itself or with
-    /// [`Campaign::until`]. Work that fails is restarted after a pause, on this copy or another, unless the election
-    /// [ends on an error](Election::end_on_error).
+    /// Runs `work` on one copy of the service at a time. The campaign begins when the returned value is
+    /// awaited, by itself or with [`Campaign::until`]. Work that fails is restarted after a pause, on this
+    /// copy or another, unless the election [ends on an error](Election::end_on_error).
     pub fn run<W, F, E>(&self, work: W) -> Campaign<W>
     where
         W: FnMut(Term) -> F + Send,
@@ -42,7 +42,8 @@ impl Election {
 
 /// A candidate with its work, made by [`Election::run`].
 ///
-/// Await it to campaign for as long as the quorum is open, or use [`Campaign::until`] to end it at a shutdown.
+/// Await it to campaign for as long as the quorum is open, or use [`Campaign::until`] to end the campaign at
+/// a shutdown.
 #[must_use = "a campaign does nothing until it is awaited"]
 pub struct Campaign<W> {
     election: Election,
@@ -58,8 +59,8 @@ impl<W> fmt::Debug for Campaign<W> {
 /// Campaigns without a shutdown signal: see [`Campaign::until`]. The campaign ends only with an error, for example
 /// when the quorum is closed.
 ///
-/// An error of the work that is not `Send`, such as `Box<dyn Error>`, cannot be awaited in this way. Use
-/// `Box<dyn Error + Send + Sync>`, or [`Campaign::until`] with [`std::future::pending`].
+/// If the error of the work is not `Send`, such as `Box<dyn Error>`, the campaign cannot be awaited in this
+/// way. Use `Box<dyn Error + Send + Sync>`, or [`Campaign::until`] with [`std::future::pending`].
 impl<W, F, E> IntoFuture for Campaign<W>
 where
     W: FnMut(Term) -> F + Send + 'static,
@@ -84,22 +85,23 @@ where
     /// type, such as that of `tokio::signal::ctrl_c()`. See [what ends a term](crate::election#what-ends-a-term).
     ///
     /// # Errors
-    /// - [`ElectionError::Acquire`] for a group or settings that cannot be used, and for a closed quorum. Also if a
-    ///   majority of the nodes is kept from voting by faults that only an operator can fix (a wrong password, another
-    ///   node list), and no majority has voted since the quorum was built.
-    /// - [`ElectionError::AlreadyRunning`].
+    /// - [`ElectionError::Acquire`] if the group's name or the settings cannot be used, or if the quorum is
+    ///   closed. It is also returned if no majority could vote since the quorum was built, for a reason that
+    ///   only an operator can fix: a wrong password, or another node list.
+    /// - [`ElectionError::AlreadyRunning`] if this candidate is already running.
     /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an error](Election::end_on_error).
     ///   Otherwise the error is logged, and the work is restarted.
     ///
-    /// A quorum that cannot be reached is not an error: the campaign waits for it. A worker that loses its access to
-    /// the nodes while it runs logs that, and continues to try.
+    /// A quorum that cannot be reached is not an error: the campaign waits for it. A worker that loses its
+    /// access to the nodes while it runs logs the failure, and continues to try.
     ///
     /// # Panics
-    /// With the work's panic, once the leader has resigned, if the election [ends on an error](Election::end_on_error).
+    /// Panics with the work's panic, after the leader has resigned, if the election [ends on an
+    /// error](Election::end_on_error).
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler) are tasks
-    /// of their own: they are asked to end, and the drop does not wait for them.
+    /// Dropping the future drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler)
+    /// are separate tasks: they are asked to end, and the drop does not wait for them.
     pub async fn until<S>(mut self, shutdown: S) -> Result<(), ElectionError<E>>
     where
         S: Future + Send,
@@ -131,7 +133,8 @@ where
         }
     }
 
-    /// Leads for one term, from its acquisition to its end. The work ends first, then the lease.
+    /// Leads for one term, from its acquisition to its end. Unless the lease is lost, the work ends before
+    /// the lease does.
     async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> LedTerm<E>
     where
         S: Future<Output = ()> + Send + FusedFuture,
@@ -156,7 +159,8 @@ where
         if matches!(end, End::Failed(_)) {
             election.emit(ElectionEvent::WorkFailed(token));
         }
-        // The work has been dropped by now. The tasks that it started for the term end too, before the lease does.
+        // The work has been dropped by now. End the tasks that it started with [`Term::spawn`] too, before
+        // the lease ends.
         term.end_tasks();
         let waits = !election.quorum().config().sabotaged(Sabotage::WorkOutlivesTerm);
         if let Some(until) = term.valid_until().filter(|_| waits) {
@@ -177,10 +181,11 @@ where
     }
 }
 
-/// Returns the pause before the next campaign, `None` if the candidate campaigns at once.
+/// Returns the pause before the next campaign. Returns `None` if the candidate campaigns at once, or if the
+/// campaign is shut down, for which the caller checks.
 ///
 /// # Errors
-/// The end of the campaign.
+/// The error with which the campaign ends.
 fn pause_after<E: Display>(
     election: &Election,
     env: &Env,
@@ -190,7 +195,7 @@ fn pause_after<E: Display>(
     let group = &**election.group();
     let back_off = election.pause_after_term();
     Ok(match (led.end, election.on_error()) {
-        // The caller checks for the shutdown itself.
+        // The caller checks for the shutdown.
         (End::ShutDown, _) => None,
         (End::Failed(Failure::Error(error)), OnError::End) => return Err(ElectionError::Work(error)),
         (End::Failed(Failure::Panic(panic)), OnError::End) => resume_unwind(panic),
@@ -218,7 +223,7 @@ fn pause_after<E: Display>(
     })
 }
 
-/// Logs the end of a term: at WARN where it was lost, since another copy may lead by now.
+/// Logs the end of a term. A lost term is usually a warning, because another copy may lead by now.
 fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<StepDownCause>) {
     let (group, term) = (&**election.group(), term.token().get());
     match (end, cause) {
@@ -240,7 +245,8 @@ fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<Step
     }
 }
 
-/// Ends the lease of a term whose work has ended. If a successor was named, hands the lease over to that worker.
+/// Ends the lease of a term whose work has ended. Releases the lease, or hands it over if the term has a
+/// successor. If the term [must not release it](Term::end_without_release), the lease expires by itself.
 async fn release(election: &Election, term: &Term) {
     let token = term.token();
     if term.is_unreleased() {
@@ -266,9 +272,9 @@ async fn release(election: &Election, term: &Term) {
 
 /// Campaigns until this candidate holds the lease.
 ///
-/// An error that only an operator can fix ends a campaign that has never had a quorum: this worker was started with a
-/// mistake. A worker that has had a quorum continues to try, and logs the failure: an operator may be rotating a
-/// password.
+/// If this worker has never had a quorum, an error that only an operator can fix ends the campaign: the
+/// worker was probably started with a wrong configuration. A worker that has had a quorum logs the error and
+/// continues to try: an operator may just be changing a password.
 async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
     let lock = election.lock().map_err(|error| ElectionError::Acquire(error.into()))?;
     let mut log = LogLimit::default();
@@ -335,7 +341,8 @@ async fn wait_for_turn(election: &Election, env: &Env) {
                 // If the lease is reserved for this worker, the worker does not wait.
                 Ok(seen) if is_ours(&seen) => return,
                 Ok(seen) if is_led(&seen) => env.sleep(LOOK_AGAIN).await,
-                // Nodes that cannot be asked cannot grant the lease either; the attempt reports why.
+                // There is no leader, or too few nodes answer. In the second case too few can grant the
+                // lease, and the attempt to acquire it reports the reason.
                 _ => break,
             }
         }

@@ -18,7 +18,8 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// A candidate for the leadership of a group: one copy of the group leads at a time. Clones are the same candidate.
+/// A candidate for the leadership of a group. At most one candidate of a group leads at a time. Clones are
+/// the same candidate.
 ///
 /// ```
 /// use quorate::{Election, Quorum, node::MemoryNode};
@@ -55,7 +56,7 @@ pub struct Election {
     on_error: OnError,
 }
 
-/// The part of a candidate that its clones share.
+/// The state that all clones of a candidate share.
 struct Shared {
     quorum: Quorum,
     group: Arc<str>,
@@ -99,9 +100,11 @@ impl Election {
         self
     }
 
-    /// Sets how long this candidate waits before it campaigns when there is no leader. For a candidate of lower
-    /// priority, set a delay that is longer than a round: it then leads only if no other candidate does. The delay is
-    /// only a preference: a leader is not replaced when a candidate of higher priority appears. Default zero.
+    /// Sets how long this candidate waits before it campaigns when there is no leader. Default zero.
+    ///
+    /// For a candidate of lower priority, set a delay that is longer than a round of requests. It then leads
+    /// only if no other candidate does. The delay is only a preference: a leader stays when a candidate of
+    /// higher priority appears.
     pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.candidate_delay = delay;
         self
@@ -113,25 +116,29 @@ impl Election {
         self
     }
 
-    /// Sets how long a leader whose work returned `Ok` waits before it campaigns again. Default a fifth of the TTL.
+    /// Sets how long a leader waits after its term before it campaigns again. The pause applies if the work
+    /// returned `Ok`, if the leader was asked to resign, or if `max_hold` or the health check ended the term.
+    /// The default is a fifth of the TTL.
     pub fn back_off(mut self, back_off: Duration) -> Self {
         self.back_off = Some(back_off);
         self
     }
 
-    /// Sets the pause after which a candidate whose work failed campaigns again: `first` after the first failure, twice that
-    /// after each further one, up to `longest`. The actual pause is drawn at random from between half of that and all of it.
-    /// Work that ran for `longest` without an error begins again with `first`. Default 1 s to 30 s, at least 10 ms.
+    /// Sets the pause after a failure of the work, before the candidate campaigns again. It is `first` after
+    /// the first failure, and twice as long after each further failure, up to `longest`. The actual pause is
+    /// random, between half of this time and all of it. If the work ran for `longest` without an error, the
+    /// pauses begin again with `first`. Default 1 s to 30 s, at least 10 ms.
     ///
-    /// The leader has released its lease by then, so that other candidates may lead. See
-    /// [the module](crate::election#when-the-work-fails).
+    /// The leader releases its lease before the pause, so that other candidates may lead. See [the
+    /// module](crate::election#when-the-work-fails).
     pub fn restart_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.on_error = OnError::restart(first, longest);
         self
     }
 
-    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use it for errors
-    /// that only a person can fix, and for programs that are restarted as a whole. Without it the work is restarted.
+    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use it for
+    /// errors that only a person can fix, and for programs that are restarted as a whole. By default the work
+    /// is restarted.
     ///
     /// ```
     /// use quorate::election::{Election, ElectionError};
@@ -162,8 +169,8 @@ impl Election {
         &self.shared.quorum
     }
 
-    /// Returns whether this candidate leads at this moment. Before a write use [`Term::fencing_token`] instead, and pass on the token
-    /// that it returns.
+    /// Returns whether this candidate leads at this moment. Before a write, call [`Term::fencing_token`]
+    /// instead, and pass its token to the write.
     pub fn is_leader(&self) -> bool {
         self.term().is_some_and(|term| term.is_valid())
     }
@@ -178,11 +185,13 @@ impl Election {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the leader as this candidate knows it, from its own term or from its last attempt. It sends no request.
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt to be
+    /// elected. The call sends no request; use [`Election::observe`] to ask the nodes.
     ///
-    /// A candidate that waits learns of a change within about half a second. It returns `None` while the candidate is
-    /// not running, before it has heard of a leader, and once the lease of the leader that it heard of has expired. A
-    /// follower does not know the leader's term: [`Leader::term`] is `None`. [`Election::observe`] asks the nodes.
+    /// While a candidate waits for the lease, it learns of a new leader within about half a second. The
+    /// method returns `None` while the candidate is not running, before it has learned of a leader, and once
+    /// that leader's lease has expired. A candidate that does not lead does not know the leader's term: then
+    /// [`Leader::term`] is `None`.
     pub fn leader(&self) -> Option<Leader> {
         let env = self.quorum().env();
         let config = self.quorum().config();
@@ -210,7 +219,8 @@ impl Election {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Returns the lock that the leader holds. Each attempt that finds another leader records that leader.
+    /// Returns the lock that the leader holds. When an attempt at the lock finds another leader, this
+    /// candidate notes that leader.
     pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
         let election = self.clone();
@@ -274,7 +284,8 @@ impl Election {
         self.shared.known_leader.clear();
     }
 
-    /// Records the holder of the group's lease, and logs the leader if it has changed.
+    /// Records the holder of the group's lease, and logs the leader if it has changed. A reservation for a
+    /// successor, and the owner token [`Owner::QUEUE`] of a queue, name no leader.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;
@@ -287,7 +298,7 @@ impl Election {
         }
     }
 
-    /// Marks the candidate as running, until the guard is dropped; `None` if it is running already.
+    /// Marks the candidate as running until the returned guard is dropped; `None` if it is running already.
     pub(super) fn begin_campaign(&self) -> Option<RunningGuard> {
         let was_running = self.shared.running.swap(true, Ordering::AcqRel);
         (!was_running).then(|| RunningGuard(self.clone()))
@@ -304,7 +315,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Keeps a candidate from running twice at the same time.
+/// A guard that keeps a candidate from running twice at the same time. Dropping it ends the candidate's run.
 pub(super) struct RunningGuard(Election);
 
 impl Drop for RunningGuard {

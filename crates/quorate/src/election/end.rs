@@ -5,13 +5,13 @@ use std::{
     time::Duration,
 };
 
-/// The number of bytes of a work's error that are logged.
+/// The maximum number of bytes of the work's error that are logged.
 const ERROR_MAX: usize = 1024;
 
 /// The end of a term.
 pub(super) enum End<E> {
-    /// The lease was lost. *Without notice* means that it was lost before half of the grace period had passed since
-    /// the work was asked to stop.
+    /// The lease was lost. `without_notice` is true if less than half of the grace period passed between the
+    /// step-down signal and the loss.
     Lost {
         without_notice: bool,
     },
@@ -31,7 +31,7 @@ pub(super) enum Failure<E> {
 
 impl<E: Display> Display for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The alternate form of some errors includes their causes.
+        // The alternate form (`{:#}`) of some errors includes their causes.
         match self {
             Self::Error(error) => write!(f, "{}", plain(&format!("{error:#}"), ERROR_MAX)),
             Self::Panic(panic) => {
@@ -44,7 +44,8 @@ impl<E: Display> Display for Failure<E> {
 /// A term that is over.
 pub(super) struct LedTerm<E> {
     pub(super) end: End<E>,
-    /// True if the worker itself caused the end, even if the lease was then lost.
+    /// True if the work was asked to stop because of `max_hold` or a failed health check, even if the lease
+    /// was lost then.
     pub(super) by_choice: bool,
     /// True if the work had been asked to stop before it ended.
     pub(super) asked_to_stop: bool,
@@ -52,5 +53,5 @@ pub(super) struct LedTerm<E> {
     pub(super) ran: Duration,
 }
 
-/// The output of the work: its result, or its panic.
+/// The output of the work: its result, or the value of the panic that ended it.
 pub(super) type WorkResult<E> = Result<Result<(), E>, Box<dyn Any + Send>>;

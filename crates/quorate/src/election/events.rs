@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 pub enum ElectionEvent {
     /// The candidate was elected, for this term.
     Elected(FencingToken),
-    /// An extension failed to reach a majority; it is being retried.
+    /// An extension failed to reach a majority, or the health check failed. The worker tries to extend the
+    /// lease again.
     AtRisk(FencingToken),
     /// An extension reached a majority again.
     Recovered(FencingToken),
@@ -16,16 +17,17 @@ pub enum ElectionEvent {
     StepDown(FencingToken),
     /// An observer has asked the leader to resign, and the leader is resigning.
     AskedToResign(FencingToken),
-    /// The lease of this term was handed over to the named worker. `Resigned` follows.
+    /// The leader resigned in favour of a named worker. `Resigned` follows.
     HandedOver {
         /// The term that ends.
         term: FencingToken,
-        /// True if a majority of nodes reserves the lease for the successor. Otherwise, any candidate may lead next.
+        /// True if a majority of the nodes reserves the lease for that worker. Otherwise any candidate may
+        /// lead next.
         reserved: bool,
     },
     /// The work of this term returned an error or panicked. `Resigned` follows.
     WorkFailed(FencingToken),
-    /// The term ended by resignation. Its work had ended before.
+    /// The leader resigned: its work ended first, then its lease.
     Resigned(FencingToken),
     /// The term ended because the lease's validity ended. Work that still ran has been dropped.
     Lost(FencingToken),

@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-/// The leader as a candidate last learned it.
+/// The leader, as a candidate last saw it.
 #[derive(Debug, Default)]
 pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 
@@ -12,12 +12,12 @@ pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 struct Entry {
     worker: Arc<str>,
     since: WallTime,
-    /// The end of the leader's lease as last reported; `None` for this candidate's own lease, or if the nodes reported
-    /// no end.
+    /// The end of the leader's lease, as the nodes last reported it; `None` if they reported no end, or if
+    /// this candidate leads.
     until: Option<BootTime>,
 }
 
-/// The leader at the time of the call.
+/// The leader, as [`KnownLeader::get`] returns it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Known {
     pub(super) worker: Arc<str>,
@@ -39,8 +39,8 @@ impl KnownLeader {
         *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, until: None });
     }
 
-    /// Records that `worker` leads, for `remaining` unless it extends its lease. Returns whether the leader has
-    /// changed.
+    /// Records that `worker` leads, and that its lease lasts for `remaining` if it is not extended. Returns
+    /// whether the leader has changed.
     pub(super) fn follows(
         &self,
         worker: &str,

@@ -4,7 +4,7 @@ use std::time::Duration;
 /// The pause after which the same cause is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
 
-/// A limit on a log line that would be repeated many times for one cause: at most once a minute.
+/// A limit on a log line that would be repeated many times: one line a minute for the same cause.
 #[derive(Debug, Default)]
 pub(super) struct LogLimit {
     last: Option<(&'static str, BootTime)>,

@@ -20,11 +20,11 @@
 //!
 //! # What is not guaranteed
 //!
-//! - There may be no leader: without a trusted majority no copy is elected.
+//! - There may be no leader: no copy is elected without a majority of nodes that may vote.
 //! - If the assumptions of [`lease`](crate::lease) do not hold, two copies may believe at the same time that they
 //!   lead.
-//! - A leader that is paused between [`Term::fencing_token`] and a write may write after its term: pass the token to the sink,
-//!   which compares it.
+//! - A leader that is paused between [`Term::fencing_token`] and a write may write after its term. So the
+//!   store that receives the write must compare the token.
 //!
 //! # What ends a term
 //!
@@ -35,31 +35,34 @@
 //! | returns `Err`, or panics, and [`Election::end_on_error`] is set | the leader resigns, and the campaign returns the error, or panics with the work's panic |
 //! | is asked to shut down | the work may end within the grace period, and is then dropped; the leader resigns, and the campaign returns `Ok` |
 //! | is asked to resign ([`Term::resign`], [`Term::transfer_to`], [`Observer::ask_to_resign`]) | the work may end within the grace period, and is then dropped; the leader resigns, hands the lease over if a successor is named, and campaigns again after a back-off |
-//! | is asked to step down (extensions failed, the longest term is over, the health check failed) | the work may end within the grace period; at the end of validity it is dropped; the copy campaigns again |
+//! | is asked to step down (extensions failed, the longest term is over, the health check failed) | the work may end within the grace period; at the end of validity it is dropped; the copy campaigns again, at once if extensions failed, otherwise after a back-off |
 //!
-//! When a leader resigns, its work ends first, then its lease. `ReleaseOnCancel` of Kubernetes' client-go has the
-//! opposite order, which is unsafe.
+//! When a leader resigns, its work ends first, then its lease. The option `ReleaseOnCancel` of Kubernetes'
+//! client-go releases the lease first, which is unsafe.
 //!
 //! # When the work fails
 //!
-//! An error of the work is taken to be transient: a database connection that breaks, for instance, must not leave the
-//! group without a leader. The leader releases its lease *before* the pause, instead of keeping it for its own next
-//! attempt. So another copy, which may be healthy, can lead at once. A group of several copies is then without a
-//! leader only for as long as an election takes. A group of one copy is without a leader for the length of the pause,
-//! 1 s to 30 s by default. A panic is treated as an error, as in a job or a message handler, because it would leave
-//! the group without a leader as well. Each term begins with new work; state that the closure shares between terms
-//! must be usable after a panic.
+//! An error of the work counts as transient: a database connection that breaks, for instance, must not leave
+//! the group without a leader. The leader releases its lease *before* the pause. So another copy, which may
+//! be healthy, can lead at once. A group of several copies is then without a leader only for as long as an
+//! election takes. A group of one copy is without a leader for the length of the pause, 1 s to 30 s by
+//! default.
 //!
-//! The log contains the text of the error (`{:#}`). The text of some errors, such as those of database drivers, leaves
-//! out their causes. In that case, let the work return an error whose text includes the causes.
+//! A panic of the work is treated as an error too, as in a job or a message handler. Otherwise a panic would
+//! leave the group without a leader. The work is called again for each term. State that its closure shares
+//! between terms must be usable after a panic.
 //!
-//! Work that returns an error because it was asked to stop has not failed in this sense: the error is logged, and the
-//! copy continues as after `Ok`. At a shutdown the campaign then returns `Ok`.
+//! The log contains the text of the error (`{:#}`). Some errors, such as those of database drivers, leave
+//! their causes out of this text. In that case, let the work return an error whose text includes the causes.
+//!
+//! An error that the work returns after it was asked to stop does not count as a failure. The error is
+//! logged, and the copy continues as after `Ok`. At a shutdown the campaign then returns `Ok`.
 //!
 //! # The error type of the work
 //!
-//! The error may be of any type that can be displayed: `Box<dyn Error>` and `anyhow::Error` too. A campaign that is
-//! moved to another task, as by `tokio::spawn`, needs an error that is `Send`, such as `Box<dyn Error + Send + Sync>`.
+//! The error may be of any type that can be displayed, including `Box<dyn Error>` and `anyhow::Error`. A
+//! campaign may be moved to another task, for instance by `tokio::spawn`. Then its error must be `Send`, such
+//! as `Box<dyn Error + Send + Sync>`.
 
 mod campaign;
 mod candidate;

@@ -9,7 +9,8 @@ use std::{sync::Arc, time::Duration};
 /// The time between two requests of an observer.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Watches the leadership of a group, without campaigning. Each report may be out of date when the caller reads it.
+/// Watches the leadership of a group without campaigning. What it returns may be out of date when the caller
+/// reads it.
 #[derive(Debug)]
 pub struct Observer {
     pub(super) quorum: Quorum,
@@ -21,13 +22,13 @@ pub struct Observer {
 /// The leader of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leader {
-    /// The worker's name, from its owner token.
+    /// The name of the worker that leads, from its owner token.
     pub worker: Arc<str>,
-    /// The term, where it is known.
+    /// The leader's term; `None` if it is not known.
     pub term: Option<FencingToken>,
-    /// The time, on this worker's wall clock, at which this worker was first seen to lead.
+    /// The time at which this process first saw the leader lead, by its own wall clock.
     pub seen_since: WallTime,
-    /// The time for which this worker will lead if its lease is not extended again.
+    /// The time for which the leader will lead if its lease is not extended again.
     pub remaining: Option<Duration>,
 }
 
@@ -57,14 +58,14 @@ impl Observer {
         Ok(leader)
     }
 
-    /// Waits until the leader or the term differs from the last one returned, or until there is no leader any more.
-    /// The first call returns at once.
+    /// Waits until the leader or the term differs from the one last returned, or until there is no leader any
+    /// more. The first call returns at once.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority answered; call it again to continue.
     ///
     /// # Cancel safety
-    /// Safe: no change is lost.
+    /// Safe: if a dropped call missed a change, the next call reports it.
     pub async fn change(&mut self) -> Result<Option<Leader>, NoMajority> {
         let key = |leader: &Option<Leader>| leader.as_ref().map(|l| (Arc::clone(&l.worker), l.term));
         loop {

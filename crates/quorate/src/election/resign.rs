@@ -10,9 +10,9 @@ use std::time::Duration;
 /// The maximum number of bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
-/// The time between two checks whether the leader has resigned.
+/// The time between two checks of whether the leader has resigned.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The time for which a new leader is awaited after the leader has resigned.
+/// The longest wait for a new leader after the leader has resigned.
 const SUCCESSOR: Duration = Duration::from_secs(1);
 /// The time for which a resign request stays stored after the caller's wait for it is over.
 const REQUEST_OUTLIVES_WAIT: Duration = Duration::from_secs(1);
@@ -38,7 +38,8 @@ pub enum ResignError {
     /// Too few nodes answered, or too few accepted the resign request.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
-    /// The leader did not resign: it may be cut off from the nodes, be stuck, or not allow remote resignation.
+    /// The leader did not resign within the wait: it may be cut off from the nodes, be stuck, or not allow
+    /// remote resignation.
     #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or not allow remote resignation", plain(&leader.worker, NAME_MAX), term_of(leader))]
     LeadsOn {
         /// The leader.
@@ -52,7 +53,7 @@ fn term_of(leader: &Leader) -> String {
     leader.term.map_or_else(String::new, |term| format!(", term {term}"))
 }
 
-/// The leadership as a majority reports it.
+/// The leadership as the nodes report it.
 enum Seen {
     /// The leader, and the owner token of its lease.
     Leads(Owner, Leader),
@@ -62,22 +63,26 @@ enum Seen {
 }
 
 impl Observer {
-    /// Asks the leader to resign, and waits up to `wait` until it has resigned. The leader asks its work to stop
-    /// within the grace period, and then releases its lease. With `term`, the request is made only if that is the
-    /// leader's term. The leader notices within half a second, or a tenth of its TTL where that is less.
+    /// Asks the leader to resign, and waits up to `wait` until it has resigned. If `term` is given, the
+    /// request is made only if it is the leader's term.
     ///
-    /// The request is stored on the nodes and applies to the current term only. It ends by itself a second after the
-    /// wait. A leader that is cut off, is stuck, or does not allow it
-    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) stays leader. The group may elect the
-    /// same worker again after its back-off, if no other candidate campaigns.
+    /// The leader checks for such requests at intervals of a tenth of its TTL, but not less than 100 ms and
+    /// not more than 500 ms. When it finds one, it asks its work to stop within the grace period, and then
+    /// releases its lease.
     ///
-    /// Returns the leader that resigned, and the new leader, if one was elected within a second.
+    /// The request is stored on the nodes and applies to the current term only. It expires a second after the
+    /// wait. A leader that is cut off, is stuck, or does not allow remote resignation
+    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) does not resign. If no other
+    /// candidate campaigns, the group may elect the same worker again after its back-off.
+    ///
+    /// Returns the leader that resigned. Also returns the new leader, if one was elected within a second and
+    /// within `wait`.
     ///
     /// # Errors
     /// [`ResignError`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, the request stays on the nodes until it ends by itself.
+    /// If the future is dropped, the request stays on the nodes until it expires.
     pub async fn ask_to_resign(
         &mut self,
         term: Option<FencingToken>,

@@ -1,10 +1,10 @@
 use crate::backoff::Backoff;
 use std::time::Duration;
 
-/// The shortest pause: work that fails at once must not keep the nodes busy with elections.
+/// The shortest pause. Without it, work that fails at once could start elections without a pause.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The rule by which the work is restarted after a failure. Pure.
+/// The rule for the work after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnError {
     /// The work runs again in a later term, after a pause.
@@ -32,7 +32,8 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Records that the work ended without an error, after it ran for `ran`.
+    /// Records that the work ended without an error after it ran for `ran`. If `ran` is at least the longest
+    /// pause, earlier failures no longer count.
     pub(super) fn ended(&mut self, backoff: Backoff, ran: Duration) {
         if ran >= backoff.longest {
             self.in_a_row = 0;
@@ -41,7 +42,8 @@ impl Failures {
 
     /// Records that the work failed after it ran for `ran`, and returns the pause before the next campaign.
     ///
-    /// Work that ran for at least the longest pause counts as healthy: the pauses begin again with the first one.
+    /// If `ran` is at least the longest pause, the work counts as healthy, and the pauses begin again with
+    /// the first one.
     pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
         self.ended(backoff, ran);
         self.in_a_row = self.in_a_row.saturating_add(1);

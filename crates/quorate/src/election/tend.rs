@@ -13,7 +13,9 @@ use futures_util::{
 use std::pin::{Pin, pin};
 use tokio::sync::mpsc;
 
-/// Polls the work of a term, and each event that may end the term: a lost lease, a shutdown, a resignation.
+/// Runs the work of a term until the work returns or must end. The work must end when the lease is lost, and
+/// at the end of the grace period after a shutdown or a resignation. Returns the reason for the end of the
+/// term.
 pub(super) async fn tend<E, S>(
     env: &Env,
     election: &Election,
@@ -82,7 +84,7 @@ where
     }
 }
 
-/// The step-down of a term, which is reported once.
+/// The step-down of a term. Subscribers to the election's events get only one report of it.
 #[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,

@@ -15,7 +15,8 @@ use std::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// One term of a leader, the argument of its work. Clones are the same term. A clone does not prolong the term.
+/// One term of a leader. [`Election::run`](super::Election::run) passes it to the work. Clones are the same
+/// term, and do not prolong it.
 ///
 /// ```
 /// use quorate::{Election, Quorum, node::MemoryNode};
@@ -46,15 +47,16 @@ struct Inner {
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
-    /// Fires when the work has ended: the tasks of [`Term::spawn`] end then.
+    /// Cancelled when the work has ended. The tasks of [`Term::spawn`] then end as well.
     tasks_end: CancellationToken,
-    /// Fires when the leader must resign.
+    /// Cancelled when the leader must resign.
     resigning: CancellationToken,
     /// The worker to which the leader transfers its lease when it resigns; `None` if there is no successor.
     successor: Mutex<Option<Arc<str>>>,
-    /// True if the lease is left to run out when the term ends.
+    /// True if the lease must expire at the end of the term instead of being released.
     unreleased: AtomicBool,
-    /// The time by which the work must end once the leader is asked to resign, in nanoseconds of the boot clock.
+    /// The time by which the work must end after a shutdown or a resignation begins, in nanoseconds of the
+    /// boot clock.
     stop_by: AtomicU64,
 }
 
@@ -77,7 +79,7 @@ impl Term {
         }))
     }
 
-    /// Returns the fencing token, if the term is valid at this moment: pass it to the write that follows.
+    /// Returns the fencing token if the term is valid at this moment. Pass it to the write that follows.
     ///
     /// # Errors
     /// [`LeaseLost`] once the term has ended.
@@ -85,7 +87,7 @@ impl Term {
         self.0.lease.fencing_token()
     }
 
-    /// Returns the fencing token, which is also the number of the term, whether or not the term is still valid.
+    /// Returns the fencing token, which is also the number of the term, even if the term has ended.
     pub fn token(&self) -> FencingToken {
         self.0.lease.token()
     }
@@ -95,7 +97,7 @@ impl Term {
         self.0.began
     }
 
-    /// Returns the group that is led.
+    /// Returns the name of the group that is led.
     pub fn group(&self) -> &Arc<str> {
         &self.0.group
     }
@@ -105,7 +107,7 @@ impl Term {
         self.0.lease.is_valid()
     }
 
-    /// Returns how long the term is valid from now on if no extension succeeds.
+    /// Returns how long the term is still valid if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.0.lease.remaining()
     }
@@ -116,15 +118,16 @@ impl Term {
         self.0.lease.valid_until()
     }
 
-    /// Returns the time until which the work may run; `None` once the term has ended. That time is the end of the
-    /// term, or the end of the grace period once the leader is asked to resign. Work that runs longer is dropped.
-    /// Other processes that act for the work must have ended by then.
+    /// Returns the time until which the work may run; `None` once the term has ended. It is the end of the
+    /// term. After a shutdown or a resignation begins, it is the end of the grace period if that is earlier.
+    /// Work that runs longer is dropped. Other processes that act for the work must have ended by then.
     pub fn work_until(&self) -> Option<BootTime> {
         let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
         self.valid_until().map(|until| until.min(stop_by))
     }
 
-    /// Returns the token that is cancelled when the work should finish: at a shutdown, or some time before validity ends.
+    /// Returns the token that is cancelled when the work should finish: at a shutdown, at a resignation, or
+    /// `step_down_grace` before validity ends.
     pub fn step_down_token(&self) -> &CancellationToken {
         &self.0.step_down
     }
@@ -134,18 +137,19 @@ impl Term {
         self.0.lease.lost_token()
     }
 
-    /// Resigns: asks the work to stop within the grace period, and then releases the lease. The candidate campaigns
-    /// again after its back-off. Does not wait.
+    /// Resigns: asks the work to stop within the grace period, and then releases the lease. The candidate
+    /// campaigns again after its back-off. The call returns at once.
     pub fn resign(&self) {
         self.0.resigning.cancel();
     }
 
-    /// Resigns as [`Term::resign`] does, and then hands the lease over to the candidate of the worker called `worker`,
-    /// as [`Lease::transfer_to`] does. Does not wait: the result is reported as
-    /// [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver).
+    /// Resigns as [`Term::resign`] does, and then hands the lease over to the candidate of the worker called
+    /// `worker`, as [`Lease::transfer_to`] does. The call returns at once.
+    /// [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver) reports the result.
     ///
     /// # Errors
-    /// [`LeaseError`] if no worker can have that name, or the term has ended: then nothing happens.
+    /// [`LeaseError`] if no worker can have that name, or if the term has ended. In both cases nothing
+    /// happens.
     pub fn transfer_to(&self, worker: &str) -> Result<(), LeaseError> {
         QuorumConfig::validate_worker("the successor", worker)?;
         self.fencing_token()?;
@@ -154,11 +158,12 @@ impl Term {
         Ok(())
     }
 
-    /// Starts a task that ends with the term: when the work has ended, or the term is lost, the task is dropped at its next
-    /// await point. The lease is released after that. A task of `tokio::spawn` would outlive the term.
+    /// Starts a task that ends with the term. When the work has ended, or the term is lost, the task is
+    /// dropped at its next await point. Unless the term is lost, the lease is released only after that. A
+    /// task of `tokio::spawn` would outlive the term.
     ///
-    /// To finish in good order, watch [`Term::step_down_token`] in the task, and let the work wait for it. A panic
-    /// ends only that task.
+    /// To let the task finish its work, watch [`Term::step_down_token`] in the task, and let the term's work
+    /// wait for the task. A panic ends only that task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let (lost, end) = (self.lost_token().clone(), self.0.tasks_end.clone());
         let bounded = async move {
@@ -171,19 +176,20 @@ impl Term {
         self.env().spawn(self.0.tasks.track_future(bounded));
     }
 
-    /// When this term ends, leaves the lease to expire instead of releasing it or handing it over: no other leader is
-    /// elected before its TTL is over. Use it for work that may still run then and cannot be ended, such as a process
-    /// of another user. The call cannot be undone.
+    /// Lets the lease expire at the end of this term, instead of releasing it or handing it over. No other
+    /// leader is elected before the lease's TTL is over. Use this for work that may still run then and cannot
+    /// be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
         self.0.unreleased.store(true, Ordering::Release);
     }
 
-    /// Returns why the work was asked to stop, if the lease was the reason; `None` until then.
+    /// Returns the reason why the lease asked the work to stop; `None` if it did not, for example at a
+    /// shutdown.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.0.lease.step_down_cause()
     }
 
-    /// Returns the quorum by which the term is held.
+    /// Returns the quorum that grants the leader's lease.
     pub fn quorum(&self) -> &Quorum {
         &self.0.quorum
     }
@@ -198,12 +204,13 @@ impl Term {
         self.0.unreleased.load(Ordering::Acquire)
     }
 
-    /// Returns the worker to which the lease goes when the term ends.
+    /// Returns the worker to which the leader transfers its lease when it resigns, if there is one.
     pub(super) fn successor(&self) -> Option<Arc<str>> {
         self.0.successor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts a task that ends when its handle is dropped. The release of the lease waits for its end.
+    /// Starts a task that ends when its handle is dropped. The lease is released only after the task has
+    /// ended.
     pub(crate) fn spawn_scoped<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -217,7 +224,7 @@ impl Term {
         self.0.step_down.cancel();
     }
 
-    /// Ends the tasks of [`Term::spawn`].
+    /// Asks the tasks of [`Term::spawn`] to end.
     pub(super) fn end_tasks(&self) {
         self.0.tasks_end.cancel();
     }
@@ -247,7 +254,7 @@ impl fmt::Debug for Term {
     }
 }
 
-/// Ends the lease of a term when the campaign drops this guard, even if clones of the term exist.
+/// A guard that ends the lease of a term when the campaign drops it, even if clones of the term exist.
 pub(super) struct TermGuard(pub(super) Term);
 
 impl Drop for TermGuard {

@@ -54,8 +54,8 @@ impl fmt::Debug for BootTime {
     }
 }
 
-/// A point on a wall clock, in microseconds since 1970-01-01T00:00:00Z (which is how it is serialized). It may
-/// step either way.
+/// A point on a wall clock, in microseconds since 1970-01-01T00:00:00Z. It is serialized as the number of
+/// microseconds. A wall clock may step forward or back.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -112,8 +112,9 @@ impl fmt::Display for WallTime {
     }
 }
 
-/// Returns year, month and day of the day that is `days` after 1970-01-01, in the Gregorian calendar. The algorithm counts in eras
-/// of 400 years that begin on the first of March (`civil_from_days` by Howard Hinnant).
+/// Returns the year, month and day of the date that is `days` days after 1970-01-01, in the Gregorian
+/// calendar. The algorithm counts in eras of 400 years that begin on the first of March (`civil_from_days` by
+/// Howard Hinnant).
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -139,7 +140,8 @@ impl From<SystemTime> for WallTime {
     }
 }
 
-/// Converts the time. A later time becomes the last time that `jiff` can express, in the year 9999.
+/// Converts the time. A time after the last that `jiff` can express, in the year 9999, becomes that last
+/// time.
 #[cfg(feature = "jiff")]
 impl From<WallTime> for jiff::Timestamp {
     fn from(at: WallTime) -> Self {

@@ -1,4 +1,4 @@
-//! Points in time: [`BootTime`] for how long something lasts on one machine, and [`WallTime`] for the time of day.
+//! Points in time: [`BootTime`] to measure durations on one machine, and [`WallTime`] for the time of day.
 //!
 //! ```
 //! use quorate::env::WallTime;
@@ -10,14 +10,16 @@
 //!
 //! # What is not guaranteed
 //!
-//! A sleep may end late, because the process was paused or the machine slept: read the clock again after it.
-//! [`BootTime`] counts while the machine sleeps, but every clock of a paused virtual machine may stop: only the clock
-//! of a node on another machine shows that. [`WallTime`] may step in either direction at any time.
+//! A sleep may end late, because the process was paused or the machine slept. So read the clock again after a
+//! sleep. [`BootTime`] counts while the machine sleeps. In a paused virtual machine, however, every clock may
+//! stop; only the clock of a node on another machine shows the pause. [`WallTime`] may step in either
+//! direction at any time.
 //!
 //! # One interface to the operating system
 //!
-//! The simulation runs the shipped code with a fixed seed, and gives every worker a clock of its own. So the library reads
-//! clocks, starts tasks, sleeps and draws random numbers only through [`Env`]. `clippy.toml` forbids the other ways.
+//! The library reads clocks, starts tasks, sleeps and draws random numbers only through [`Env`]. So a
+//! simulation can run the same code as production with a fixed seed, and give every worker a clock of its
+//! own. `clippy.toml` forbids other ways.
 
 mod clock;
 mod scoped;
@@ -34,7 +36,8 @@ use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The clocks, timers, tasks and randomness that a worker uses. Implemented by [`SystemWorld`] and by simulations.
+/// The clocks, timers, tasks and random numbers that a worker uses. [`SystemWorld`] and simulations implement
+/// it.
 #[doc(hidden)]
 pub trait World: Debug + Send + Sync + 'static {
     /// Reads the boot clock. It is monotonic, and counts while the machine sleeps.
@@ -48,7 +51,8 @@ pub trait World: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
-    /// Runs `work` as a task counted by `tasks`. A simulation wraps the future, so that it can pause or stop a whole worker.
+    /// Runs `work` as a task that `tasks` counts. A simulation wraps the future, so that it can pause or stop
+    /// a whole worker.
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>);
 }
 
@@ -108,8 +112,8 @@ impl Env {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     pub async fn sleep_until(&self, at: BootTime) {
-        // In a loop whose times have always passed already, this call lets other tasks run and lets the loop's own
-        // cancellation take effect.
+        // This call yields to other tasks now and then. Without it, a loop that sleeps until times in the
+        // past would never yield, and could not be cancelled.
         tokio::task::consume_budget().await;
         while self.now() < at {
             self.world.sleep_until(at).await;
@@ -124,11 +128,11 @@ impl Env {
         self.sleep_until(self.now() + time).await;
     }
 
-    /// Returns the output of `work`, or `None` if the boot clock shows `at` first. If both are ready, it returns the output:
-    /// a caller that must not exceed `at` reads the clock afterwards.
+    /// Returns the output of `work`, or `None` if the boot clock shows `at` first. If both are ready, it
+    /// returns the output. A caller that must not act after `at` must therefore read the clock afterwards.
     ///
     /// # Cancel safety
-    /// As safe as `work`, which is dropped with it.
+    /// As safe as `work`: dropping this future drops `work`.
     pub async fn before<T>(&self, at: BootTime, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! { biased;
             done = work => Some(done),
@@ -159,7 +163,7 @@ impl Env {
         self.tasks.len()
     }
 
-    /// Asks every task to end, and waits until all have ended. Idempotent.
+    /// Asks every task to end, and waits until all have ended. May be called more than once.
     ///
     /// # Cancel safety
     /// If the future is dropped, the tasks are still asked to end. Call it again to wait for them.

@@ -3,8 +3,8 @@ use futures_util::future::BoxFuture;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
-/// The longest single timer. Tokio's timers stop while the machine sleeps, so a sleep reads the boot clock at least this
-/// often.
+/// The longest single timer. Tokio's timers do not advance while the machine sleeps, so a sleep reads the
+/// boot clock at least this often.
 const TIMER_MAX: Duration = Duration::from_millis(100);
 
 /// Returns the name of this host; empty if the host has no name, or its name is not UTF-8.
@@ -12,7 +12,7 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_str().unwrap_or_default().to_owned()
 }
 
-/// The operating system: the kernel's clocks and randomness, tokio's timers and tasks.
+/// The [`World`] of the operating system: the kernel's clocks and randomness, and tokio's timers and tasks.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemWorld;
 

@@ -35,8 +35,8 @@ pub(crate) enum AttemptResult<D = ()> {
 }
 
 impl<D: RoundData> AttemptResult<D> {
-    /// Returns whether the attempt was lost although no other client holds the lease: the votes were split, or leases
-    /// of lost attempts are still being released.
+    /// Returns whether the attempt was lost although no majority names a holder. Then concurrent attempts
+    /// split the votes, or the grants of lost attempts are still being released.
     fn is_split(&self) -> bool {
         matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
     }
@@ -47,7 +47,8 @@ const SPLITS_MAX: u32 = 8;
 /// The upper bound of the random pause before the first repetition. Before the n-th repetition it is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Attempts to acquire `resource` once, from the place in its queue that `ticket` identifies, if there is one.
+/// Attempts to acquire `resource` once. `ticket` identifies the caller's place in the resource's queue, if it
+/// has one.
 pub(crate) async fn attempt(
     inner: &Arc<QuorumInner>,
     resource: &Resource,
@@ -61,7 +62,8 @@ pub(crate) async fn attempt(
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
-/// Attempts to turn a writer's lease, which has ended, into a reader's lease with the same parameters.
+/// Attempts to turn the writer's lease `lease`, which its holder has just ended, into a reader's lease with
+/// the same parameters.
 pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
     let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
     let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
@@ -72,9 +74,9 @@ pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> Attemp
 
 /// Attempts to acquire each of `resources`, in one batch per node. The results are in the order of `resources`.
 ///
-/// Concurrent attempts may split the votes, so that each of them is lost and no client holds the lease. Such an
-/// attempt is repeated after a random pause, until it is won or a majority names the holder, but at most `SPLITS_MAX`
-/// times.
+/// Concurrent attempts may split the votes, so that all of them are lost and no client holds the lease. An
+/// attempt that was lost in this way is repeated after a random pause, at most `SPLITS_MAX` times. The
+/// repetitions end earlier if the attempt is won, or if a majority names a holder.
 ///
 /// # Cancel safety
 /// Dropping the future releases every lease that was won or may yet be granted.
@@ -87,7 +89,7 @@ pub(crate) async fn attempt_each(
     attempt_each_with(inner, resources, params, &(), contact).await
 }
 
-/// Does the same as [`attempt_each`]; each round also collects `data`.
+/// Does the same as [`attempt_each`]. The tally of each attempt also collects `data` from the replies.
 ///
 /// # Cancel safety
 /// Dropping the future releases every lease that was won or may yet be granted.
@@ -119,9 +121,9 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
 /// The kind of request with which an attempt begins.
 #[derive(Clone)]
 enum Opening {
-    /// Acquire a free resource, from a place in its queue if there is a ticket.
+    /// Acquire a free resource. The ticket, if there is one, identifies the caller's place in the queue.
     Acquire(Option<Owner>),
-    /// Replace this writer's lease by a reader's lease.
+    /// Replace the writer's lease with this owner token and fencing token by a reader's lease.
     Downgrade(Owner, FencingToken),
 }
 
@@ -150,8 +152,8 @@ struct Rest {
     late_at: BootTime,
 }
 
-/// The attempt for one resource. If the attempt is dropped before the renewer has adopted its lease, it sends releases
-/// after its own requests.
+/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it queues
+/// releases. The nodes receive them after the attempt's other requests.
 struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
@@ -162,15 +164,16 @@ struct Attempt<D: RoundData> {
 }
 
 enum Step {
-    /// Waiting for votes on the acquire request.
+    /// Waiting for votes on the first request, which acquires the resource or downgrades a lease.
     Acquiring,
-    /// A majority granted. Waiting for `waiting` more votes on raising the counters to `token`.
+    /// A majority granted. The nodes with a smaller counter have been asked to raise it to `token`; `waiting`
+    /// of them have not answered yet.
     Raising { token: FencingToken, waiting: usize },
-    /// Won, with this token.
+    /// The attempt is won, with this fencing token.
     Won(FencingToken),
     /// The attempt was lost, and its grants have been released.
     Lost,
-    /// Adopted by the renewer.
+    /// The renewer has adopted the lease.
     Adopted,
 }
 
@@ -216,7 +219,7 @@ impl<D: RoundData> Attempt<D> {
 }
 
 impl<'a, D: RoundData> Round<'a, D> {
-    /// Posts every request before the first await point.
+    /// Queues the first requests of all attempts. There is no await point before all of them are queued.
     fn start(
         inner: &'a Arc<QuorumInner>,
         resources: &[Resource],
@@ -270,7 +273,7 @@ impl<'a, D: RoundData> Round<'a, D> {
             }
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
-                // Every request is answered, so every attempt is settled before this channel closes.
+                // The drivers answer every request, so every attempt is settled before this channel closes.
                 Some(vote) = self.votes.recv() => self.on_vote(&vote),
                 Some(()) = OptionFuture::from(alarm.as_mut()), if self.rest.is_some() => {
                     alarm = None;
@@ -341,8 +344,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Settles the fencing token after a majority has granted. The token is the largest counter of the grants, and is
-    /// settled once a majority has stored that counter.
+    /// Settles the fencing token after a majority has granted. The token is the largest counter of the
+    /// grants. It is settled once a majority stores it: nodes with a smaller counter are asked to raise
+    /// theirs.
     fn settle_token(&mut self, ticket: u64) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
@@ -462,7 +466,8 @@ impl<'a, D: RoundData> Round<'a, D> {
     }
 }
 
-/// Returns the candidate for the fencing token.
+/// Returns the candidate for the fencing token: the largest counter among the grants. Counters that were
+/// restored from a snapshot count differently: see [`Tally::candidate`].
 fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToken {
     if inner.config().sabotaged(Sabotage::RelicsTrusted) {
         return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
@@ -470,8 +475,9 @@ fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToke
     tally.candidate(inner.config().quarantine())
 }
 
-/// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer. An attempt
-/// that was lost after a majority of grants counts as contended too, since trying again can help.
+/// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer.
+/// An attempt also counts as contended if a majority granted it and it was lost later, because another
+/// attempt can help.
 pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()

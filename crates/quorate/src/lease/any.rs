@@ -13,19 +13,20 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The maximum number of locks to choose from, and of slots of one resource.
+/// The maximum number of locks to choose from, and of numbered slots under one name.
 const SLOTS_MAX: usize = 1024;
-/// The longest pause of a waiter between two attempts, without the random part.
+/// The longest pause of a waiter between two passes over the locks, without the random part.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// The shortest pause of a waiter between two attempts.
+/// The shortest pause of a waiter between two passes over the locks.
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(10);
-/// The range of the random part, which keeps waiters from attempting all at once.
+/// The range of the random part of the pause, which keeps waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
 
 impl Locks {
     /// Returns the `k` slots of `resource`: the locks `RESOURCE/slot-0` to `RESOURCE/slot-(k - 1)`.
     pub(crate) fn slots(inner: Arc<QuorumInner>, resource: &str, k: usize) -> Self {
-        // The name is checked by itself too, so that an error shows the name as given.
+        // The name is also checked without the suffix `/slot-N`, so that an error shows the name as the
+        // caller gave it.
         let base = Resource::lock(resource);
         let slot = |number: usize| Resource::lock(&format!("{resource}/slot-{number}"));
         let slots = base.and_then(|_| (0..k.min(SLOTS_MAX)).map(slot).collect::<Result<Vec<_>, _>>());
@@ -40,12 +41,13 @@ impl Locks {
         Self { inner, names, options: LeaseOptions::new(), wait: None }
     }
 
-    /// Acquires the first of the locks that is free, in an order that begins with a random lock. Waits until one is
-    /// free, or [`Locks::wait`] is over. Returns the lease, and the place of its lock in the list, counted from 0.
+    /// Acquires the first of the locks that is free, in an order that begins with a random lock. Waits until
+    /// one of the locks is free, or until [`Locks::wait`] is over. Returns the lease, and the position of its
+    /// lock in the list, counted from 0.
     ///
     /// # Errors
-    /// [`AcquireError`], as for [`Lock::acquire`](super::Lock::acquire); *contended* names the lock that was tried
-    /// last.
+    /// [`AcquireError`], as for [`Lock::acquire`](super::Lock::acquire). [`AcquireError::Contended`] names
+    /// the lock that was tried last.
     ///
     /// # Cancel safety
     /// Safe: dropped attempts send their releases after their own requests.
@@ -71,8 +73,8 @@ impl Locks {
         }
     }
 
-    /// Makes one attempt at each lock that may be free. *Contended* means that every one is held; it names the lock that was
-    /// tried last, and its holder.
+    /// Makes one attempt at each lock that may be free, without waiting. [`TryAcquire::Contended`] means that
+    /// none could be acquired. It names the lock that was tried last, and the holder of that lock.
     ///
     /// # Errors
     /// The same as for [`Lock::try_acquire`](super::Lock::try_acquire).
@@ -89,7 +91,8 @@ impl Locks {
         }
     }
 
-    /// Makes one attempt at every lock that may be free.
+    /// Makes one attempt at each lock that may be free, until one is acquired. If none is, returns a
+    /// [`Refusal`] with the reason.
     async fn pass(&self) -> Result<Result<(usize, Lease), Refusal>, AcquireError> {
         let names = self.names.clone()?;
         if names.is_empty() || names.len() > SLOTS_MAX {
@@ -125,8 +128,8 @@ impl Locks {
                 return Ok(Err(Refusal { error, retry_after: None }));
             }
             if untried.is_none() {
-                // One inspection of all locks shows which locks to try: if all are held, it costs two round trips, not
-                // k.
+                // One inspection of all locks shows which of them may be free. If all of them are held, the
+                // pass then costs two round trips, rather than one for each lock.
                 let seen = inspect_each(&self.inner, &names).await;
                 for seen in seen.iter().flatten() {
                     soonest = earlier(soonest, seen.remaining);
@@ -143,7 +146,7 @@ impl Locks {
     }
 }
 
-/// The reason why no lock was acquired, and the time after which one may be free.
+/// The reason why a pass acquired no lock, and the time after which one of the locks may be free.
 struct Refusal {
     error: AcquireError,
     retry_after: Option<Duration>,

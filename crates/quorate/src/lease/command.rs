@@ -16,16 +16,16 @@ pub(crate) enum RenewerCommand {
     Adopt(Box<Adoption>),
     /// Release a lease, which its handle has ended, on every node.
     Release { id: u64, reply: Option<ReplyTo> },
-    /// Hand over a lease, which its handle has ended: the nodes reserve it for the successor.
+    /// Transfer a lease, which its handle has ended: the nodes reserve the resource for the successor.
     Transfer { id: u64, successor: Owner, lasts: Duration, reply: ReplyTo },
-    /// Stop renewing a lease, which its handle has ended. The handle itself replaces or leaves the lease's keys on the
-    /// nodes.
+    /// Stop renewing a lease, which its handle has ended. The renewer leaves the lease's keys on the nodes;
+    /// the handle may replace them.
     Forget { id: u64 },
-    /// End the lease by `until`, and renew it only while `heartbeat` is good.
+    /// End the lease by `until`, and renew it only while the health check `heartbeat` succeeds.
     Limit { id: u64, until: Option<BootTime>, heartbeat: Option<Health> },
     /// Renew the lease now, and report the result.
     Extend { id: u64, done: oneshot::Sender<Result<(), LeaseError>> },
-    /// Report the present state of a lease, and its events from now on.
+    /// Report the present state of a lease to `events`, and its events from now on.
     Watch { id: u64, events: mpsc::UnboundedSender<LeaseEvent> },
 }
 

@@ -15,7 +15,7 @@ const NO_CAUSE: u8 = 0;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum StepDownCause {
-    /// Too few nodes extended the lease in time, or it was not extended automatically.
+    /// Too few nodes extended the lease in time, or automatic extension is off.
     NotExtended = 1,
     /// The lease reaches its longest holding time, `max_hold`.
     MaxHold,
@@ -25,19 +25,20 @@ pub enum StepDownCause {
     Released,
 }
 
-/// The deadline of one lease, shared by its handle and the renewer. A check costs one atomic load and one clock read.
+/// The deadline of one lease: the end of its validity, shared by its handle and the renewer. A check costs
+/// one atomic load and one clock read.
 ///
-/// The first check after the deadline *ends* the lease. A later extension cannot revive a lease that a check has
-/// found ended, because both go through the same compare-and-swap.
+/// The first check after the deadline *ends* the lease. A later extension cannot revive the lease, because
+/// checks and extensions change the deadline by compare-and-swap on the same atomic.
 #[derive(Debug)]
 pub(crate) struct LeaseDeadline {
     /// The end of validity as it was granted, before any extension.
     granted_until: BootTime,
-    /// The nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant had
-    /// been received.
+    /// The nodes that may have granted the lease when it was acquired. The flag is true if the node's grant
+    /// had been received by the end of the attempt.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
-    /// The reason why the work was asked to stop. It is set before the work is asked.
+    /// The reason why the work was asked to stop. It is stored before the signal `step_down` fires.
     why: AtomicU8,
     pub(crate) step_down: Signal,
     pub(crate) lost: Signal,
@@ -55,14 +56,14 @@ impl LeaseDeadline {
         }
     }
 
-    /// Returns the same deadline with these nodes, which may have granted the lease. The flag is true for a node whose
-    /// grant has been received.
+    /// Returns the same deadline, with the nodes that may have granted the lease. The flag is true for a node
+    /// whose grant has been received.
     pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
         Self { granted_on: nodes, ..self }
     }
 
-    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant
-    /// had been received.
+    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
+    /// grant had been received by the end of the attempt.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         &self.granted_on
     }
@@ -72,7 +73,8 @@ impl LeaseDeadline {
         self.granted_until
     }
 
-    /// Returns how long the lease is valid from `now` on; `None` once it has ended.
+    /// Returns how long the lease is valid from `now` on; `None` once it has ended. A call after the deadline
+    /// ends the lease.
     pub(crate) fn remaining(&self, now: BootTime) -> Option<Duration> {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
@@ -90,8 +92,8 @@ impl LeaseDeadline {
         }
     }
 
-    /// Moves the deadline, to an earlier or a later time. Returns `false` if the lease had ended before, or if this
-    /// call ends it.
+    /// Moves the deadline to `until`, an earlier or a later time. Returns `false` if the lease has ended,
+    /// before or by this call.
     pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
@@ -108,7 +110,7 @@ impl LeaseDeadline {
 
     /// Records why the work is asked to stop. Only the first cause is kept.
     pub(crate) fn record_cause(&self, cause: StepDownCause) {
-        // An error means that a cause has been recorded before.
+        // An error only means that a cause was recorded before.
         let _ = self.why.compare_exchange(NO_CAUSE, cause as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
@@ -132,8 +134,9 @@ impl LeaseDeadline {
         self.valid_until.load(Ordering::Acquire) == RELEASED
     }
 
-    /// Ends the lease because its holder releases it, and cancels both tokens. Must be called before the first message
-    /// of a release is sent, so that the work under the lease learns of the end before any node does.
+    /// Ends the lease because its holder releases it, and cancels the step-down token and the lost token.
+    /// Must be called before the first message of a release is sent. So the work under the lease learns of
+    /// the end before any node does.
     pub(crate) fn release(&self) {
         self.record_cause(StepDownCause::Released);
         self.valid_until.store(RELEASED, Ordering::Release);

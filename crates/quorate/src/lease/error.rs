@@ -4,8 +4,8 @@ use crate::{
     vote::{NoMajority, NodeOutcome},
 };
 
-/// The reason why a lock was not acquired. Contention is not an error of `try_acquire`, but one of its outcomes. For
-/// `acquire` it is an error, once the wait is over.
+/// The reason why a lock was not acquired. A lock that another client holds is an error only for calls that
+/// wait, such as `acquire`, and only once the wait is over. `try_acquire` reports it as an outcome.
 ///
 /// ```
 /// use quorate::{AcquireError, Quorum, node::MemoryNode};
@@ -62,7 +62,8 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Returns the error of a lost round, by what prevented a majority.
+    /// Returns the error of a lost round. Its kind depends on what prevented a majority: another holder
+    /// (`contended` is true), nodes that may not vote, or nodes that did not answer.
     pub(crate) fn lost(resource: Resource, contended: bool, report: NoMajority) -> Self {
         let untrusted = report.count(|outcome| matches!(outcome, NodeOutcome::Untrusted(_)));
         let silent = report.count(|o| matches!(o, NodeOutcome::Unreachable(_) | NodeOutcome::Pending));
@@ -88,7 +89,8 @@ impl AcquireError {
         matches!(self, Self::Untrusted { .. })
     }
 
-    /// Returns whether another try cannot help: an operator must act, or the code must change.
+    /// Returns whether another try cannot help: an operator must act, the code must change, or the quorum is
+    /// closed.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Setting(_) | Self::Closed => true,
@@ -97,7 +99,7 @@ impl AcquireError {
         }
     }
 
-    /// The kind of the error, for a log that reports each kind once.
+    /// The kind of the error. A log uses it to report each kind once.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Setting(_) => "setting",
@@ -108,7 +110,7 @@ impl AcquireError {
         }
     }
 
-    /// Returns the outcome of each node, where a round was run.
+    /// Returns the outcome of each node; `None` if the error came before any request was sent.
     pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Contended { report, .. }
@@ -119,7 +121,8 @@ impl AcquireError {
     }
 }
 
-/// The error of a lease that has ended: do not write.
+/// The error of an operation that needs a valid lease, once the lease has ended. The work under the lease
+/// must write nothing more.
 ///
 /// ```
 /// use quorate::{Lease, LeaseLost, FencingToken};
@@ -142,10 +145,11 @@ pub enum LeaseError {
     /// The lease had ended before.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
-    /// No worker can have the name that was given for the successor.
+    /// The name of the successor is not a valid worker name.
     #[error(transparent)]
     Successor(#[from] SettingError),
-    /// Too few nodes extended, downgraded or reserved the lease.
+    /// Too few nodes extended the lease, turned it into a reader's lease, or reserved the resource for the
+    /// successor.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
     /// The quorum has been closed.

@@ -17,10 +17,11 @@ use std::{fmt, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// A held lock. The handle is the scope: dropping it releases the lock, without waiting for the nodes.
+/// A held lock. Dropping the handle releases the lock, without waiting for the nodes.
 ///
-/// The lease is extended every third of its TTL. Two tokens signal its loss: [`Lease::step_down_token`] some time before validity
-/// ends, [`Lease::lost_token`] at the end. A lease that has ended never becomes valid again.
+/// The lease is extended automatically every third of its TTL. Two tokens signal its loss:
+/// [`Lease::step_down_token`] some time before validity ends, and [`Lease::lost_token`] at the end. A lease
+/// that has ended never becomes valid again.
 ///
 /// ```
 /// use quorate::{Quorum, node::MemoryNode};
@@ -42,9 +43,10 @@ use tokio_util::sync::CancellationToken;
 ///
 /// # At the end of `main`
 ///
-/// A drop only posts the release, and a task of the quorum sends it. If the runtime ends first, as when `drop(lease)` is the last
-/// line of `main`, the lock stays taken until its TTL is over. Call [`Lease::release`], or
-/// [`Quorum::close`](crate::Quorum::close) as the last line, which sends all releases.
+/// Dropping a lease only queues its release, which a task of the quorum then sends. If the runtime ends
+/// first, for example because `drop(lease)` is the last line of `main`, the lock stays taken until its TTL is
+/// over. To avoid this, call [`Lease::release`] before the end. Or call
+/// [`Quorum::close`](crate::Quorum::close) in the last line: it sends all releases.
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
     inner: Arc<QuorumInner>,
@@ -79,17 +81,18 @@ impl Lease {
         &self.owner
     }
 
-    /// Returns the time for which each extension holds.
+    /// Returns the TTL: the time for which the nodes keep the lease after each extension.
     pub fn ttl(&self) -> Duration {
         self.params.ttl
     }
 
-    /// Returns the fencing token, whether or not the lease is still held.
+    /// Returns the fencing token, even if the lease has ended.
     pub fn token(&self) -> FencingToken {
         self.token
     }
 
-    /// Returns the fencing token, if the lease is valid at this moment: pass it to the write that follows.
+    /// Returns the fencing token if the lease is valid at this moment. Pass the token to the write that
+    /// follows.
     ///
     /// # Errors
     /// [`LeaseLost`] once the lease has ended.
@@ -157,18 +160,20 @@ impl Lease {
     /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.
     ///
     /// # Cancel safety
-    /// The lease ends and the releases are sent at the first poll, or when the future is dropped: no release is lost.
+    /// The lease ends at the first poll, or when the future is dropped. The releases are sent in both cases.
     pub async fn release(self) -> Result<(), NoMajority> {
         self.end().await
     }
 
-    /// Ends the lease without a release: it is not extended any more, and the lock stays taken until its TTL is over.
-    /// Use it for work that may still run and cannot be ended, such as a process of another user.
+    /// Ends the lease without releasing the lock. The lease is not extended any more, so the lock stays taken
+    /// until its TTL is over. Use this for work that may still run and cannot be ended, such as a process of
+    /// another user.
     pub fn abandon(self) {
         self.forget();
     }
 
-    /// Does the same as [`Lease::release`], for a lease that other handles view: they see that it has ended.
+    /// Does the same as [`Lease::release`] without consuming the handle. Other users of the handle see that
+    /// the lease has ended.
     pub(crate) async fn end(&self) -> Result<(), NoMajority> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();
@@ -207,13 +212,14 @@ impl Lease {
         Err(pool.report(outcomes).of(reason))
     }
 
-    /// Ends the lease by `until`, and extends it only while `heartbeat` is good.
+    /// Makes the renewer end the lease by `until`, and extend it only while the health check `heartbeat`
+    /// succeeds.
     pub(crate) fn limit(&self, until: Option<BootTime>, heartbeat: Option<Health>) {
         self.inner.command(RenewerCommand::Limit { id: self.id, until, heartbeat });
     }
 
-    /// Ends the lease, then posts its release: no message of the release is sent before the lease has ended. A second call has no
-    /// effect.
+    /// Ends the lease, then commands the renewer to release its keys. No message of the release is sent
+    /// before the lease has ended. A second call has no effect.
     pub(crate) fn post_release(&self, reply: Option<ReplyTo>) {
         if !self.inner.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
             self.deadline.release();
@@ -221,32 +227,33 @@ impl Lease {
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
-    /// Ends the lease, then sends the renewer a command that does something else with the lease's keys than releasing
-    /// them.
+    /// Ends the lease, then sends the renewer `command`. The command may use the lease's keys for another
+    /// purpose than their release, such as a transfer.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
         self.deadline.release();
         self.inner.command(command(self.id));
     }
 
-    /// Ends the lease and leaves its keys on the nodes: the caller replaces them.
+    /// Ends the lease and leaves its keys on the nodes. The caller replaces the keys, or lets them expire.
     pub(crate) fn forget(&self) {
         self.deadline.release();
         self.inner.command(RenewerCommand::Forget { id: self.id });
     }
 
-    /// Returns the time, on this worker's boot clock, at which the successful acquire request was sent.
+    /// Returns the time, on this worker's boot clock, at which the requests that acquired the lease were
+    /// sent.
     pub(crate) fn acquired_at(&self) -> BootTime {
         self.deadline.granted_until() - self.inner.config().validity(self.params.ttl)
     }
 
-    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true for a node whose grant
-    /// had been received.
+    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
+    /// grant had been received by the end of the attempt.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         self.deadline.granted_on()
     }
 
-    /// Returns whether the lease is still within its first grant, before any extension is needed. If so, no node that
-    /// granted it can have granted it to another client since.
+    /// Returns whether the lease is valid, and would be valid even if it had never been extended. If so, no
+    /// node that granted it has granted the lock to another client since.
     pub(crate) fn is_of_first_grant(&self) -> bool {
         self.is_valid() && self.inner.env().now() < self.deadline.granted_until()
     }

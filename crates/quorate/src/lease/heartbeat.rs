@@ -9,18 +9,23 @@ use std::{
     time::Duration,
 };
 
-/// A sign of progress in a worker's work. With [`Lock::renew_while_beating`] a lease is extended only while the
-/// last beat, or the beginning of the lease, is no older than the longest silence. Clones share one heartbeat.
+/// A sign that a worker's work makes progress. With [`Lock::renew_while_beating`], a lease is extended only
+/// while there was a beat within the last `max_silence`. The beginning of the lease counts as a beat. Clones
+/// share one heartbeat.
 ///
-/// Call [`Heartbeat::beat`] where work gets *done*, not from a timer of its own: a timer continues to beat while the
-/// work hangs. Leases are extended on a separate task. Without a heartbeat, a holder whose task blocks its thread (a
-/// write to a full pipe, a file system that hangs, a mutex) keeps its lease for as long as the runtime has another
-/// thread.
+/// Call [`Heartbeat::beat`] where work gets *done*, not from a timer: a timer continues to beat while the
+/// work hangs.
 ///
-/// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the TTL of its
-/// last extension is over. A good value for `max_silence` is a third of the TTL, which is the time between two
-/// extensions. A shorter value leads to false alarms on a busy machine. Each false alarm delays an extension until
-/// after the next beat.
+/// A separate task extends the leases. So a holder whose own task blocks its thread keeps its lease, for as
+/// long as the runtime has another thread. The holder may block in a write to a full pipe, on a file system
+/// that hangs, or on a mutex. A heartbeat ends the lease of such a holder.
+///
+/// Extensions stop when there has been no beat for longer than `max_silence`. The lease then ends when the
+/// validity of its last extension is over.
+///
+/// A good value for `max_silence` is a third of the TTL, which is the time between two extensions. A shorter
+/// value leads to false alarms on a busy machine. Each false alarm delays an extension until after the next
+/// beat.
 ///
 /// See [`Lock::renew_while_beating`], [`Election::renew_while_beating`] and [`Scheduler::renew_while_beating`].
 ///
@@ -39,19 +44,20 @@ struct HeartbeatState {
 }
 
 impl Heartbeat {
-    /// Returns a heartbeat that may be silent for `max_silence`: see [`Quorum::heartbeat`](crate::Quorum::heartbeat).
+    /// Returns a heartbeat whose longest silence is `max_silence`: see
+    /// [`Quorum::heartbeat`](crate::Quorum::heartbeat).
     #[doc(hidden)]
     pub fn new(env: &Env, max_silence: Duration) -> Self {
         let last = AtomicU64::new(env.now().as_nanos());
         Self(Arc::new(HeartbeatState { env: env.clone(), max_silence, last }))
     }
 
-    /// Reports that the work makes progress. It costs one clock read and one atomic store.
+    /// Reports that the work makes progress. A call costs one clock read and one atomic operation.
     pub fn beat(&self) {
         self.0.last.fetch_max(self.0.env.now().as_nanos(), Ordering::AcqRel);
     }
 
-    /// Returns the longest time between two beats.
+    /// Returns the longest silence: the time that may pass between two beats.
     pub fn max_silence(&self) -> Duration {
         self.0.max_silence
     }
@@ -75,7 +81,8 @@ pub(crate) enum Health {
 }
 
 impl Health {
-    /// Returns whether to extend a lease that has been held since `since`. A check that panics counts as false.
+    /// Returns whether to extend a lease now. `since` is the time from which the check applies to the lease.
+    /// A check that panics counts as false.
     pub(crate) fn is_good(&self, since: BootTime, now: BootTime) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),
@@ -83,8 +90,8 @@ impl Health {
         }
     }
 
-    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows that: before there is work,
-    /// no beat is needed.
+    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows it, because there
+    /// is no work yet that could beat.
     pub(crate) fn may_begin(&self) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),

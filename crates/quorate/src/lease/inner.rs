@@ -21,7 +21,7 @@ pub(crate) struct QuorumInner {
     majority_log: MajorityLog,
 }
 
-/// The text is short, since the `Debug` text of every handle contains it.
+/// The text is short, because it is part of the `Debug` text of every handle.
 impl fmt::Debug for QuorumInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Quorum")
@@ -32,7 +32,7 @@ impl fmt::Debug for QuorumInner {
 }
 
 impl QuorumInner {
-    /// Checks the setup, and starts the drivers and the renewer.
+    /// Checks the configuration and the list of nodes, and starts the drivers and the renewer.
     pub(crate) fn start(
         env: Env,
         config: QuorumConfig,
@@ -64,8 +64,8 @@ impl QuorumInner {
         &self.majority_log
     }
 
-    /// Logs why an acquisition keeps waiting for a majority. Contention is not logged as a wait: a majority has
-    /// answered, so the wait for a majority is over.
+    /// Logs why an acquisition continues to wait. If the lock is contended, a majority has answered, so this
+    /// logs the end of the wait for a majority. Otherwise it logs that a majority is missing.
     pub(crate) fn log_wait(&self, error: &AcquireError) {
         let now = self.env().now();
         if error.is_contended() {

@@ -6,24 +6,25 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The holder of a resource, as a majority of nodes reported it at one moment. It may be out of date by the time it
-/// is read.
+/// The holder of a resource, as the nodes reported it. It may be out of date by the time the caller reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
     /// The holder that a majority names.
     pub holder: Option<Owner>,
-    /// The time for which a majority still stores the holder's lease if it is not extended; `None` if the key has no
-    /// expiry, or if there is no holder.
+    /// The time for which a majority of the nodes still stores the holder's lease, if it is not extended.
+    /// `None` if the key has no expiry, or if there is no holder.
     pub remaining: Option<Duration>,
     /// True if only a minority names a holder. An attempt is in progress, or keys of an earlier attempt are left and
     /// will expire.
     pub contended: bool,
-    /// The last fencing token that the counters of a majority have reached, whether or not the resource is held.
+    /// The largest fencing token that the counters of a majority have reached, whether or not the resource is
+    /// held.
     pub token: Option<FencingToken>,
     /// For a claim, the done record with the highest token that any node reported.
     #[doc(hidden)]
     pub done: Option<DoneRecord>,
-    /// For a claim that is not done, the most attempts that any node has counted, and the fingerprint of their payload.
+    /// For a claim that is not done, the largest number of attempts that any node has counted, and the
+    /// fingerprint of the message's payload.
     #[doc(hidden)]
     pub begun: Option<AttemptCount>,
     /// Every owner that any node names, with the number of nodes that name it; the largest number first.
@@ -37,7 +38,7 @@ pub struct Inspection {
 pub(crate) enum InspectTarget<'a> {
     /// No majority can name the same owner.
     Nobody,
-    /// The nodes that have not answered may complete a majority for an owner.
+    /// Unknown: the nodes that have not answered may complete a majority for an owner.
     Unknown,
     /// The owner that a majority names.
     Of(&'a Owner),
@@ -72,9 +73,8 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
     Ok(merge(&views, pool.majority()))
 }
 
-/// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes answered.
-/// It waits for only a majority of the answers, since its caller is a program that then tries the resources that seem
-/// free.
+/// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes
+/// answered. It waits for the answers of a majority only, and not for those of every node.
 pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let pool = inner.pool();
     let (sender, mut votes) = vote_channel();
@@ -111,7 +111,7 @@ fn merge(views: &[View], majority: usize) -> Inspection {
     let holders = || views.iter().filter_map(|view| view.holder.as_ref());
     let holder = holders().find_map(|(owner, _)| {
         let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
-        // A key without an expiry is sorted as the latest.
+        // A key without an expiry counts as the one that expires last.
         left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
         Some((owner.clone(), *left.get(majority - 1)?))
     });
@@ -135,7 +135,8 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
         begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {
-            // The payload of the smaller count may be that of an attempt that never began.
+            // The payload of the larger count takes precedence: the payload of the smaller count may belong
+            // to an attempt that never began.
             let (more, fewer) = if one.attempts < two.attempts { (two, one) } else { (one, two) };
             AttemptCount { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
         }),

@@ -16,8 +16,9 @@ use crate::{
 };
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-/// A named lock that can be acquired, made by [`Quorum::lock`](crate::Quorum::lock). The lock that
-/// [`Quorum::read_lock`](crate::Quorum::read_lock) makes, for reading, has the same settings and is acquired as a [`ReadLease`](crate::lease::ReadLease).
+/// A named lock, made by [`Quorum::lock`](crate::Quorum::lock). [`Lock::acquire`] and [`Lock::try_acquire`]
+/// acquire it. [`Quorum::read_lock`](crate::Quorum::read_lock) makes a lock for reading: it has the same
+/// settings, and its lease is a [`ReadLease`](crate::lease::ReadLease).
 ///
 /// ```
 /// use quorate::{Quorum, lease::TryAcquire, node::MemoryNode};
@@ -44,7 +45,7 @@ pub struct Lock<L = Lease> {
     resource: Result<Resource, SettingError>,
     options: LeaseOptions,
     wait: Option<Duration>,
-    /// The wait after which the caller joins the queue.
+    /// The wait after which the caller joins the queue; `None` if it never joins.
     patience: Option<Duration>,
     mode: Mode,
     contact: Contact,
@@ -52,11 +53,11 @@ pub struct Lock<L = Lease> {
     lease: PhantomData<fn() -> L>,
 }
 
-/// A callback for a lost attempt. It is called if a majority of nodes names the same holder, with that holder and the
-/// rest of the holder's TTL.
+/// A callback that is called after a lost attempt if a majority of the nodes names the same holder. Its
+/// arguments are that holder and the remaining time of the holder's lease.
 pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 
-/// The outcome of one attempt: the same for one lock and for several, for writing and for reading.
+/// The outcome of an attempt without waiting, at one lock or several, for writing or for reading.
 ///
 /// ```
 /// use quorate::{Quorum, TryAcquire, node::MemoryNode};
@@ -79,10 +80,12 @@ pub enum TryAcquire<L = Lease> {
     Acquired(L),
     /// Another client holds the lock.
     Contended {
-        /// The lock that is held. If several locks were tried, the first held one in the order of their names; if
-        /// slots were tried, the last slot that was tried.
+        /// The lock that is held. [`Locks::try_acquire_all`](super::Locks::try_acquire_all) reports the first
+        /// held lock in the order of the names, and [`Locks::try_acquire_any`](super::Locks::try_acquire_any)
+        /// the lock that it tried last.
         resource: Resource,
-        /// The time after which the lock may be free, as the nodes report it; `None` where they cannot tell.
+        /// The time after which the lock may be free, by the remaining TTLs that the nodes reported; `None`
+        /// if that is unknown.
         retry_after: Option<Duration>,
         /// The holder, if a majority of nodes names the same one.
         holder: Option<Owner>,
@@ -128,7 +131,7 @@ impl<L> Lock<L> {
         }
     }
 
-    /// Returns the same lock, which will be held in this mode.
+    /// Returns the same lock, to be acquired in this mode.
     pub(super) fn held(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
@@ -148,21 +151,23 @@ impl<L> Lock<L> {
 
     lease_options!();
 
-    /// Sets how long [`Lock::acquire`] waits. Default without a limit.
+    /// Sets how long [`Lock::acquire`] waits. By default it waits without a limit.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Lets a caller that has waited in [`Lock::acquire`] for longer than `patience` join a queue, which is ordered by the
-    /// start of the wait. While the queue is not empty, nodes grant the lock only to its head; every other attempt finds it
-    /// contended, with [`Owner::QUEUE`] as the holder. Default without a queue.
+    /// Orders waiters by the start of their wait: a caller that has waited in [`Lock::acquire`] for longer
+    /// than `patience` joins a queue on the nodes. While a node's queue is not empty, the node grants the
+    /// lock only to the head of the queue. Every other attempt finds the lock contended, with
+    /// [`Owner::QUEUE`] as the holder. By default there is no queue.
     ///
-    /// The order is that of the waiters' wall clocks, so it is only as exact as the agreement of these clocks. A
-    /// worker whose clock is further than `max_clock_offset` from the nodes' gets no place. A waiter that stops
-    /// renewing its place loses it within three times (100 ms and two node timeouts): 0.9 s at the defaults. A node
-    /// keeps 128 places for each lock; a waiter that finds no free place waits without one. Waiting readers acquire
-    /// the lock together, up to the first writer in the queue.
+    /// The waiters' wall clocks determine the order, so it is only as exact as the agreement of these clocks.
+    /// A worker whose clock is further than `max_clock_offset` from the nodes' clocks gets no place.
+    ///
+    /// A waiter that stops renewing its place loses it within three times (100 ms and two node timeouts): 0.9
+    /// s with the default settings. A node keeps 128 places for each lock; a waiter that finds no free place
+    /// waits without one. Waiting readers acquire the lock together, up to the first writer in the queue.
     pub fn fair(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
@@ -215,7 +220,7 @@ impl<L> Lock<L> {
                 return Err(error);
             }
             self.inner.log_wait(&error);
-            // The wait also ends when a place in the queue must be renewed.
+            // The wait also ends when the place in the queue must be renewed.
             let due = queue_ticket.as_ref().map(QueueTicket::due);
             backoff.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
         }
@@ -233,9 +238,10 @@ impl<L> Lock<L> {
 }
 
 impl Lock {
-    /// Makes one attempt, which takes one round trip if the lock has been used on these nodes before. If concurrent
-    /// attempts split the votes, so that each of them is lost, it tries again a few times, after short pauses. So
-    /// *contended* means that another client holds the lock, as far as the nodes can tell.
+    /// Makes one attempt, which takes one round trip if the lock has been used on these nodes before.
+    /// Concurrent attempts may split the votes, so that all of them are lost. The call then tries again a few
+    /// times, after short pauses. *Contended* therefore means that another client holds the lock, as far as
+    /// the nodes can tell.
     ///
     /// # Errors
     /// [`AcquireError`] for a name or settings that cannot be used, and where too few nodes answered or may vote.
@@ -247,19 +253,23 @@ impl Lock {
         self.attempt().await
     }
 
-    /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts it sleeps until the nodes
-    /// report a release, or until the remaining TTL that they reported is over. It also tries every 100 ms, since a
-    /// report may be lost, and since other clients, and nodes that are directories, report no releases. If releases
-    /// are reported, this interval grows to 400 ms.
+    /// Waits until this caller holds the lock, or [`Lock::wait`] is over. Between attempts the call sleeps
+    /// until the nodes report a release, or until the holder's TTL, as the nodes reported it, is over.
     ///
-    /// Within this process the caller that has waited longest is woken first; between processes there is no order without
-    /// [`Lock::fair`].
+    /// The call also tries every 100 ms, because a report may be lost. Other Redlock clients, and nodes that
+    /// are directories, do not report releases at all. Once a majority of the nodes has reported a release to
+    /// this worker, the interval grows to 400 ms.
+    ///
+    /// Within this process, a release wakes the caller that has waited longest. Between processes there is no
+    /// order without [`Lock::fair`].
     ///
     /// # Errors
-    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over. If a
-    /// majority of nodes refuses this worker for a reason that only an operator can fix, the error is returned at
-    /// once. Such reasons are a wrong password, missing permissions, another node list, other shared settings, a
-    /// replica's role or an eviction policy. [`AcquireError::is_permanent`] distinguishes these errors from others.
+    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
+    ///
+    /// Some nodes may refuse this worker for a reason that only an operator can fix: a wrong password,
+    /// missing permissions, another node list, other shared settings, a replica's role or an eviction policy.
+    /// If the remaining nodes are not a majority, the error is returned at once.
+    /// [`AcquireError::is_permanent`] is true for such an error.
     ///
     /// # Cancel safety
     /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.

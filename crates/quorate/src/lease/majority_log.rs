@@ -4,14 +4,18 @@ use std::{
     time::Duration,
 };
 
-/// The pause after which the same fact is logged again.
+/// The time after which a wait that continues is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
-/// The time after which the wait of a cold start is logged as a warning: a healthy cold start takes less time.
+/// The time after which a cold start that still waits for a majority is logged as a warning. A healthy cold
+/// start takes less time.
 const COLD_START: Duration = Duration::from_secs(1);
 
-/// The log lines about a missing majority. One line is logged when the first acquisition begins to wait (on a cold
-/// start, a warning only after a second). One line follows every minute while any acquisition waits, and one line when
-/// a majority answers again. The quorum logs each line once, however many acquisitions wait.
+/// The log lines about a missing majority. The quorum logs each line once, however many acquisitions wait:
+///
+/// * when the first acquisition begins to wait: a warning, or an info line on a cold start (this worker has
+///   never had a majority);
+/// * while any acquisition waits: a warning every minute, and on a cold start the first after one second;
+/// * when a majority answers again: an info line.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
 
@@ -22,10 +26,10 @@ struct Waiting {
     next: BootTime,
 }
 
-/// The line to log for an acquisition that found no majority.
+/// The line to log when an acquisition found no majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// No line: the wait has been logged.
+    /// No line, because the wait was logged a short time ago.
     Quiet,
     /// The wait begins. If this worker has never had a quorum, this is a cold start.
     Begins,
@@ -34,7 +38,8 @@ enum Line {
 }
 
 impl MajorityLog {
-    /// Logs that an acquisition waits for a majority, unless that was logged less than a minute ago.
+    /// Logs that an acquisition waits for a majority, unless the wait was logged less than a minute ago (on a
+    /// cold start at first: less than a second ago).
     pub(crate) fn missing(&self, now: BootTime, had_quorum: bool, error: &AcquireError) {
         match self.line(now, had_quorum) {
             Line::Quiet => {}

@@ -1,4 +1,4 @@
-//! The acquisition of several leases in one call: all of them or none, or each by itself.
+//! The acquisition of several leases in one call: all of them or none, or each independently of the others.
 
 use crate::{
     config::SettingError,
@@ -19,12 +19,12 @@ use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The maximum number of locks of one call.
+/// The maximum number of locks in one call.
 const MANY_MAX: usize = 10_000;
 
-/// Several locks. A caller acquires all of them together, each by itself, or any one of them. Made by
-/// [`Quorum::locks`](crate::quorum::Quorum::locks) and, for numbered slots, by
-/// [`Quorum::slots`](crate::quorum::Quorum::slots). A name that is given twice counts once.
+/// Several locks, which [`Quorum::locks`](crate::quorum::Quorum::locks) and, for numbered slots,
+/// [`Quorum::slots`](crate::quorum::Quorum::slots) make. A caller acquires all of them together, each
+/// independently, or any one of them. A name that is given twice counts once.
 #[derive(Clone, Debug)]
 #[must_use = "locks do nothing until they are acquired"]
 pub struct Locks {
@@ -54,19 +54,23 @@ impl Locks {
 
     lease_options!();
 
-    /// Sets how long [`Locks::acquire_all`] and [`Locks::acquire_any`] wait. Default without a limit.
+    /// Sets how long [`Locks::acquire_all`] and [`Locks::acquire_any`] wait. By default they wait without a
+    /// limit.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every one.
-    /// `max_hold` counts for each lease from its own acquisition.
+    /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every
+    /// lock. The time of `max_hold` counts for each lease from its own acquisition.
     ///
-    /// All locks are tried at once. If another client holds one of them, the leases before it *in the order of the
-    /// names* are kept during the wait, and those after it are released. So every caller waits only for a name after
-    /// all names that it holds, and no two callers wait for each other. Locks that a caller acquired by other calls
-    /// are not covered: a caller that acquires locks one by one, in an order of its own, can still cause a deadlock.
+    /// All locks are tried at once. Suppose that another client holds one of them. Then the leases before it
+    /// *in the order of the names* are kept during the wait, and those after it are released. A caller
+    /// therefore waits only for a name that comes after all names that it holds. So two callers never wait
+    /// for each other.
+    ///
+    /// This holds only for locks of one call. Locks that a caller acquires one by one, in another order, can
+    /// still cause a deadlock.
     ///
     /// # Errors
     /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had
@@ -109,7 +113,7 @@ impl Locks {
     /// order of the names as given.
     ///
     /// # Errors
-    /// [`AcquireError`] for a name or timings that cannot be used: then no request was sent.
+    /// [`AcquireError`] for a name or timings that cannot be used. In this case no request has been sent.
     ///
     /// # Cancel safety
     /// The same as for [`Locks::acquire_all`].
@@ -152,7 +156,7 @@ impl Locks {
                 let lock = lock.options(self.options.clone()).contact(Contact::All);
                 tokio::select! { biased;
                     acquired = lock.acquire_by(deadline) => held.push(acquired?),
-                    // If a held lease is lost, begin again rather than wait for the rest.
+                    // If a held lease is lost, begin again instead of waiting for the other locks.
                     () = first(&held, Lease::lost_token), if !held.is_empty() => {}
                 }
             }
@@ -160,7 +164,7 @@ impl Locks {
                 !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
             };
             if !held.iter().all(stands) {
-                held.clear(); // During the wait for a later lock, an earlier lease ended or came near its end.
+                held.clear(); // While the call waited for a later lock, an earlier lease ended or came near its end.
             } else if held.len() == sorted.len() {
                 return Ok(held);
             }
@@ -193,12 +197,12 @@ impl Leases {
         self.0.iter().map(Lease::fencing_token).collect()
     }
 
-    /// Returns how long all of the leases are valid from now on if no extension succeeds.
+    /// Returns how long all of the leases are still valid if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.0.iter().map(Lease::remaining).min().unwrap_or_default()
     }
 
-    /// Waits until the first step-down of one of the leases.
+    /// Waits until one of the leases must step down.
     ///
     /// # Cancel safety
     /// Safe: the call only waits.
@@ -206,7 +210,7 @@ impl Leases {
         first(&self.0, Lease::step_down_token).await;
     }
 
-    /// Waits until the first of the leases has ended.
+    /// Waits until one of the leases has ended.
     ///
     /// # Cancel safety
     /// Safe: the call only waits.
@@ -214,7 +218,7 @@ impl Leases {
         first(&self.0, Lease::lost_token).await;
     }
 
-    /// Returns the leases, each by itself from now on.
+    /// Returns the leases as independent handles.
     pub fn into_leases(self) -> Vec<Lease> {
         self.0
     }
@@ -232,7 +236,7 @@ impl Leases {
     }
 }
 
-/// Waits until the first of these signals fires.
+/// Waits until the signal of one of `leases` fires.
 async fn first(leases: &[Lease], signal: impl Fn(&Lease) -> &CancellationToken) {
     select_all(leases.iter().map(|lease| Box::pin(signal(lease).cancelled()))).await;
 }

@@ -3,49 +3,58 @@
 //!
 //! # What is not guaranteed
 //!
-//! A lease says which process *may* act, not which one *does*. Between [`Lease::fencing_token`] and the write that
-//! follows it, the process may be paused for longer than the lease is valid: compare the fencing token in the sink.
-//! Mutual exclusion rests on these assumptions:
+//! A lease says which process *may* act. It does not prove which process *does* act: between
+//! [`Lease::fencing_token`] and the write that follows it, the process may be paused for longer than the
+//! lease is valid. So the store that receives the write must compare the fencing token. Mutual exclusion
+//! rests on these assumptions:
 //!
 //! * Clock rates are within `drift_rate` of each other.
 //! * Node clocks step by no more than `clock_step_allowance`. Larger steps are tolerated once a client has observed
 //!   the node for `max_ttl`.
-//! * This worker's boot clock never stands still.
+//! * This worker's boot clock never stops.
 //! * A majority of nodes keep their memory, or are in quarantine after losing it (see
 //!   [new nodes](crate::quorum#new-nodes)).
 //!
-//! Another Redlock client that uses the same name and Quorate exclude each other, but only with the guarantees of
-//! plain Redlock.
+//! Quorate and another Redlock client exclude each other if they use the same name, but only with the
+//! guarantees of plain Redlock.
 //!
 //! # Readers and writers
 //!
-//! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers hold a
-//! name, the lock's key on each node holds one reserved word, [`Owner::READERS`](crate::node::Owner::READERS), and
-//! ends with the last reader. So nodes grant the name neither to a plain lock nor to any other Redlock client, which
-//! knows nothing of readers. (The alternative is a separate key for readers, which writers check too. It was rejected,
-//! since other Redlock clients do not check that key and would acquire the name beside the readers.) The rules of all
-//! leases hold for readers too: a majority, validity from the send, extension, quarantine. The differences are:
+//! A writer's lease *is* a plain lock's lease (the same [`Quorum::lock`](crate::Quorum::lock)). While readers
+//! hold a name, the lock's key on each node holds one reserved word,
+//! [`Owner::READERS`](crate::node::Owner::READERS), and expires with the last reader. So nodes grant the name
+//! neither to a plain lock nor to another Redlock client, which does not know about readers.
 //!
-//! * Readers have no fencing token, and change no counter. In a pause between [`ReadLease::ensure_held`] and the use
-//!   of the data, a writer may acquire the lock, and there is no token to compare.
-//! * A node keeps [`READERS_MAX`](crate::node::engine::READERS_MAX) readers of one name.
-//! * A Redis server that is out of memory extends a writer's lease, but not a reader's: the readers are a sorted set, and
-//!   every change of it is a write that needs memory.
+//! A separate key for readers would not have this effect: other Redlock clients would not check it, and would
+//! acquire the name while readers hold it.
+//!
+//! The rules of all leases hold for readers too: a majority, validity from the send, extension, quarantine.
+//! The differences are:
+//!
+//! * Readers have no fencing token, and change no counter. If a reader is paused between
+//!   [`ReadLease::ensure_held`] and the use of the data, a writer may acquire the lock meanwhile. The reader
+//!   has no token that could show this.
+//! * A node keeps at most [`READERS_MAX`](crate::node::engine::READERS_MAX) readers of one name.
+//! * A Redis server that is out of memory extends a writer's lease, but not a reader's. The readers are a
+//!   sorted set, and every change of the set needs memory.
 //! * Without [`Lock::fair`], a steady stream of readers keeps a writer waiting without limit.
 //!
-//! [`Lease::downgrade`] ends the writer's lease before its first message is sent. A node turns it into a reader's
-//! lease only where the writer's key is still stored and no other owner has been counted since. (The owner alone does
-//! not show this: a late extension may set the same owner again after another writer. The formal model found that
-//! case.) A reader's lease cannot be upgraded to a writer's: two readers that both tried would wait for each other.
+//! [`Lease::downgrade`] ends the writer's lease before its first message is sent. A node turns the writer's
+//! lease into a reader's lease under two conditions: it still stores the writer's key, and it has granted the
+//! name to no other owner since. The stored key alone is not enough, because a late extension may set the
+//! same owner again after another writer; the formal model found that case.
+//!
+//! A reader's lease cannot be upgraded to a writer's: two readers that both tried would wait for each other.
 //!
 //! # Fair waiting
 //!
-//! [`Lock::fair`] orders waiters by the start of their wait, by their own wall clocks. The order is only as exact as
-//! the agreement of these clocks, and `max_clock_offset` bounds how far a clock may be off. A node grants only to the
-//! head of its queue, so a plain attempt is refused while the queue is not empty. Two things are not guaranteed.
-//! First, a paused worker loses its place after 0.9 s at the defaults; when the worker continues, it takes a place
-//! again, with its old time. Second, nodes may lose the queue, and with it the order. Mutual exclusion does not depend
-//! on the queue.
+//! [`Lock::fair`] orders waiters by the start of their wait, as their own wall clocks show it. The order is
+//! only as exact as the agreement of these clocks, and `max_clock_offset` bounds how far a clock may be off.
+//! While a node's queue is not empty, the node grants only to the head of the queue.
+//!
+//! Two things are not guaranteed. First, a paused worker loses its place after 0.9 s with the default
+//! settings. When the worker continues, it takes a place again, with the start of its wait unchanged. Second,
+//! nodes may lose the queue, and with it the order. Mutual exclusion does not depend on the queue.
 //!
 //! # The states of a lease
 //!
@@ -57,11 +66,14 @@
 //! | stepping down | `step_down_grace` before validity ends; the work is asked to stop | the end of validity, or the release |
 //! | lost | validity is over, or the release is about to be sent; no later reply revives the lease | nothing: this state is final |
 //!
-//! Fencing tokens are unique and grow; the argument for this makes no assumption about time. Each node counts its
-//! grants of a resource. The client takes the largest count among its grants, and raises the counters of a majority to
-//! it. Two attempts A and B cannot both end with the token `t`. Otherwise some node had owner A with the count `t`,
-//! and later owner B with the same count, although its grant to B made the count larger. A later attempt gets a larger
-//! token, since its majority includes a node that had the count `t`, and that node's grant adds one.
+//! Fencing tokens are unique and grow. This does not depend on time: each node counts its grants of a
+//! resource. The client takes the largest count among its grants, and raises the counters of a majority to
+//! it.
+//!
+//! Two attempts A and B cannot both end with the token `t`. Otherwise the majorities of A and B would share a
+//! node. That node would have had owner A with the count `t`, and later owner B with the same count. But the
+//! node's grant to B made its count larger. A later attempt gets a larger token: its majority includes a node
+//! that had the count `t`, and that node's grant adds one.
 
 mod acquire;
 mod any;

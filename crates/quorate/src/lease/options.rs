@@ -5,11 +5,12 @@ use crate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The settings of a lease, for everything that holds one: a lock, a reader's lock, slots, an election, claims.
+/// The settings of a lease. Everything that holds a lease takes them: a lock, a reader's lock, slots, an
+/// election, claims.
 ///
-/// Each of these has the same methods, which change its own options; `options` takes a whole set of them, so that
-/// several builders can use one set of options. A setting that is not given keeps its default, or the value from an
-/// earlier call.
+/// Each of these builders has the same methods as this type. Its method `options` applies a whole set of
+/// options, so that several builders can share one set. A setting that is not given keeps its default, or the
+/// value from an earlier call.
 ///
 /// ```
 /// use quorate::{Claims, Election, LeaseOptions, Quorum, node::MemoryNode};
@@ -45,48 +46,51 @@ impl LeaseOptions {
         Self { ttl: None, grace: None, min_validity: None, auto_extend: None, max_hold: None, health: None }
     }
 
-    /// Sets the time for which each extension holds. A holder that crashes blocks other clients for up to this time.
-    /// Default 10 s, at most `max_ttl`.
+    /// Sets the TTL: the time for which the nodes keep the lease after each extension. A holder that crashes
+    /// blocks other clients for up to this time. Default 10 s, at most `max_ttl`.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Sets how long before the end of validity the work is asked to stop. Default a fifth of the TTL.
+    /// Sets how long before the end of validity the work is asked to stop. The default is a fifth of the TTL.
     pub fn step_down_grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
         self
     }
 
-    /// Sets the least validity that an attempt must end with; an attempt that ends with less is lost. Default the step-down
-    /// grace.
+    /// Sets the shortest validity that a new lease must have left when its attempt ends. An attempt that
+    /// leaves less counts as lost. The default is the step-down grace.
     pub fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = Some(least);
         self
     }
 
-    /// Sets whether the lease is extended automatically. Default true. Without it the lease ends after one TTL unless
-    /// [`Lease::extend`] is called.
+    /// Sets whether the lease is extended automatically. Default true. Without automatic extension the lease
+    /// ends after one TTL unless [`Lease::extend`] is called.
     pub fn auto_extend(mut self, extended: bool) -> Self {
         self.auto_extend = Some(extended);
         self
     }
 
-    /// Sets how long a lease is held at most, counted from its acquisition: validity ends by then, and the step-down
-    /// comes earlier by the step-down grace. Default without a limit. It must be longer than the grace. The keys of a
-    /// holder that crashes just then stay for up to a third of the TTL longer.
+    /// Sets how long a lease is held at most, counted from its acquisition. Validity ends by then, and the
+    /// step-down comes earlier by the step-down grace. `max_hold` must be longer than the grace and than
+    /// `min_validity`. By default there is no limit.
+    ///
+    /// If the holder crashes shortly before that time, its keys stay on the nodes for up to about a third of
+    /// the TTL longer.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
     }
 
-    /// Extends the lease only while `check` returns true, so that a worker that is stuck stops renewing. From the
-    /// first false the lease is *at risk*; the work is asked to step down, and then the lease ends. If `check` returns
-    /// true again in time, the lease continues.
+    /// Extends the lease only while `check` returns true, so that a worker that is stuck stops renewing. From
+    /// the first false on, the lease is *at risk*. If `check` does not return true again in time, the work is
+    /// asked to step down, and then the lease ends.
     ///
-    /// `check` is called before each extension, so every third of the TTL. After it has returned false, it is called
-    /// every twentieth of the TTL. It runs on the task that extends every lease of this quorum, so it must return at
-    /// once, without waiting. A panic in it counts as false.
+    /// `check` is called before each extension, which is due every third of the TTL. After it has returned
+    /// false, it is called every twentieth of the TTL. It runs on the task that extends all leases of this
+    /// quorum, so it must return at once, without waiting. A panic in `check` counts as false.
     pub fn renew_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.health = Some(Health::Check(Arc::new(check)));
         self
@@ -99,7 +103,7 @@ impl LeaseOptions {
         self
     }
 
-    /// Returns these options, in which each option that is set in `later` is replaced.
+    /// Returns these options, with the value from `later` for each option that `later` sets.
     pub(crate) fn with(self, later: Self) -> Self {
         Self {
             ttl: later.ttl.or(self.ttl),
@@ -124,8 +128,8 @@ impl LeaseOptions {
         self.health.as_ref()
     }
 
-    /// Checks the options against the quorum's settings and against each other. The fencing counter is kept for
-    /// `fence_retention`.
+    /// Checks the options against the quorum's settings and against each other, and returns the parameters of
+    /// a lease. Its fencing counter is kept for `fence_retention`.
     pub(crate) fn params(&self, config: &QuorumConfig) -> Result<LeaseParams, AcquireError> {
         let extended = self.auto_extend.unwrap_or(true);
         let ttl = self.effective_ttl(config);
@@ -150,7 +154,8 @@ impl LeaseOptions {
         }
     }
 
-    /// Gives the renewer the limits of a lease that was just acquired.
+    /// Gives the renewer the limits of a lease that was acquired at `acquired`: `max_hold` and the health
+    /// check.
     pub(crate) fn bind(&self, lease: &Lease, acquired: BootTime) {
         if self.max_hold.is_some() || self.health.is_some() {
             lease.limit(self.max_hold.map(|most| acquired + most), self.health.clone());
@@ -182,8 +187,8 @@ impl fmt::Debug for LeaseOptions {
     }
 }
 
-/// The methods of [`LeaseOptions`] on a builder: on one that has a field `options`, or `through` a field that is itself a builder
-/// with these methods.
+/// Defines the methods of [`LeaseOptions`] on a builder. Without an argument, the methods change the
+/// builder's field `options`. With `through FIELD`, they call the methods of the same name on that field.
 macro_rules! lease_options {
     () => {
         /// Sets every option that is set in `options`; the others stay as they are.

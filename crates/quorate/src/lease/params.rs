@@ -1,4 +1,4 @@
-//! The parameters of a lease, and the requests that are built from them.
+//! The parameters of a lease, and the requests that contain them.
 
 use crate::{
     config::{QuorumConfig, SettingError},
@@ -11,13 +11,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LeaseParams {
     pub(crate) ttl: Duration,
-    /// The time by which the step-down precedes the end of validity.
+    /// The grace period: the time between the step-down and the end of validity.
     pub(crate) grace: Duration,
-    /// The minimum validity: an attempt that leaves less counts as lost.
+    /// The shortest validity that must be left when the attempt ends. Otherwise the attempt counts as lost.
     pub(crate) min_validity: Duration,
     /// The lifetime of the fencing counter after its last use.
     pub(crate) keep: Duration,
-    /// The time on a node's clock after which the node must not grant it; `None` for no such time.
+    /// The time on a node's clock after which the node must not grant the lease; `None` for no such time.
     pub(crate) not_after: Option<NodeTime>,
     /// True if the renewer extends the lease automatically.
     pub(crate) extended: bool,
@@ -25,8 +25,8 @@ pub(crate) struct LeaseParams {
 }
 
 impl LeaseParams {
-    /// Returns the parameters of a lease whose counter lives for `fence_retention`. An option that is `None` gets its
-    /// default value.
+    /// Returns the parameters of a lease. Its fencing counter lives for `fence_retention`. An option that is
+    /// `None` gets its default value.
     ///
     /// # Errors
     /// [`SettingError`] if the timings cannot work.
@@ -43,8 +43,9 @@ impl LeaseParams {
         Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Exclusive })
     }
 
-    /// Returns the request that acquires the lease. `propose` is the client's wall clock: a node without a counter
-    /// starts one at that value.
+    /// Returns the request that acquires the lease. `propose` is the client's wall clock: a node without a
+    /// fencing counter starts one at that value, if it differs from the node's clock by at most `tolerance`.
+    /// `ticket` identifies the caller's place in the queue, if it has one.
     pub(super) fn acquire(
         &self,
         resource: Resource,

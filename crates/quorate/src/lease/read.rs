@@ -43,8 +43,8 @@ impl Lock<ReadLease> {
     }
 }
 
-/// A held reader's lease. The handle is the scope: dropping it releases the lease. It has the states of a [`Lease`],
-/// but no fencing token, since a reader changes nothing that could be fenced.
+/// A held reader's lease. Dropping it releases the lease. It has the same states as a [`Lease`], but no
+/// fencing token, because a reader writes nothing that a fencing token could protect.
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct ReadLease(Lease);
@@ -60,13 +60,13 @@ impl ReadLease {
         self.0.owner()
     }
 
-    /// Returns the time for which each extension holds.
+    /// Returns the TTL: the time for which the nodes keep the lease after each extension.
     pub fn ttl(&self) -> Duration {
         self.0.ttl()
     }
 
-    /// Checks that the lease is valid, so that no client writes at this moment. Call it after reading, before the
-    /// data is trusted.
+    /// Checks that the lease is valid. If it is, no client has held the lock for writing since the lease was
+    /// acquired. Call it after reading, before the data is trusted.
     ///
     /// # Errors
     /// [`LeaseLost`] once the lease has ended.
@@ -122,32 +122,32 @@ impl ReadLease {
     /// The same as for [`Lease::release`].
     ///
     /// # Cancel safety
-    /// The lease ends and the releases are sent at the first poll, or when the future is dropped: no release is lost.
+    /// The lease ends at the first poll, or when the future is dropped. The releases are sent in both cases.
     pub async fn release(self) -> Result<(), NoMajority> {
         self.0.release().await
     }
 }
 
 impl Lease {
-    /// Turns this writer's lease into a reader's lease. Other readers may acquire the lock from then on, and no
-    /// client writes in between.
+    /// Turns this writer's lease into a reader's lease. From then on other readers may acquire the lock. No
+    /// other client can write between the two leases.
     ///
-    /// The writer's lease ends before the first message is sent, whatever the result. Each node turns it into a
-    /// reader's lease in one step. The reader's lease has the same TTL and grace, and an owner token of its own. A
-    /// `max_hold` or a health check on renewal applies to the writer's lease only, and ends with it.
+    /// The writer's lease ends before the first message is sent, even if the call then fails. Each node turns
+    /// it into a reader's lease in one step. The reader's lease has the same TTL and grace, and an owner
+    /// token of its own. A `max_hold` or a health check applies to the writer's lease only, and ends with it.
     ///
     /// # Errors
-    /// [`LeaseError`] if the lease had ended, or too few nodes turned it into a reader's lease. In either case no
-    /// lease is held any more, and its keys on the nodes are released.
+    /// [`LeaseError`] if the lease had ended, or if too few nodes turned it into a reader's lease. In either
+    /// case no lease is held any more, and the keys on the nodes are released.
     ///
     /// # Cancel safety
-    /// The writer's lease ends at the first poll, or at the drop of the future; a dropped attempt sends its releases
-    /// after its own requests.
+    /// The writer's lease ends at the first poll, or when the future is dropped. A dropped attempt sends its
+    /// releases after its own requests.
     pub async fn downgrade(self) -> Result<ReadLease, LeaseError> {
         self.fencing_token()?;
         let inner = Arc::clone(self.inner());
-        // End the writer's lease before the first message is sent: see `LeaseDeadline::release`. The renewer leaves
-        // the keys to `WriterKeys`.
+        // End the writer's lease before the first message is sent: see `LeaseDeadline::release`. The renewer
+        // does not release the keys; the guard `WriterKeys` does.
         self.forget();
         let keys = WriterKeys { inner: Arc::clone(&inner), lease: self };
         let attempted = downgrade(&inner, &keys.lease).await;
@@ -164,7 +164,8 @@ impl Lease {
     }
 }
 
-/// Releases the keys of a writer's lease on every node that has not turned it into a reader's lease.
+/// A guard for the keys of a writer's lease. When it is dropped, it releases them on every node that has not
+/// turned the lease into a reader's lease.
 struct WriterKeys {
     inner: Arc<QuorumInner>,
     lease: Lease,

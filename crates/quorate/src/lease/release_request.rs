@@ -1,8 +1,8 @@
 //! Requests that ask a holder to release its lease.
 //!
-//! A release request is a lease of its own, on [`Resource::resign_request`], that carries the *holder's* owner token.
-//! So the release request applies only to this holder, and to no later one. It ends by itself, and the nodes need no
-//! further kind of request for it.
+//! A release request is stored like a short lease on a name of its own, [`Resource::resign_request`]. Its
+//! owner token is the one of the *holder*. So the request applies only to this holder, and to no later one.
+//! It expires after its TTL, and the nodes need no additional kind of request for it.
 
 use crate::{
     lease::{Lease, inner::QuorumInner},
@@ -11,17 +11,19 @@ use crate::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// The counter of a release request has no meaning, so a node accepts any clock as its start.
+/// The tolerance for the value at which a node starts the request's fencing counter. The counter has no
+/// meaning here, so a node accepts any clock as its start.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-/// The number of times per TTL at which a holder checks for release requests, and the bounds of the time between two
-/// checks.
+/// The number of checks for release requests that a holder makes per TTL.
 const LOOKS: u32 = 10;
+/// The shortest and the longest time between two of these checks.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
-/// Asks the holder of `resource` with the owner token `owner` to release it; the request lasts for `lasts`.
+/// Asks the holder of `resource` with the owner token `owner` to release it. The release request lasts for
+/// `lasts`.
 ///
 /// # Errors
-/// The outcome of each node, if fewer than a majority accepted it.
+/// The outcome of each node, if fewer than a majority accepted the release request.
 pub(crate) async fn request_release(
     inner: &QuorumInner,
     resource: &Resource,
@@ -63,8 +65,9 @@ pub(crate) async fn request_release(
     if accepted >= pool.majority() { Ok(()) } else { Err(pool.report(outcomes)) }
 }
 
-/// Waits until a majority of nodes has reported a release request to the holder of `lease`. One node is not enough: a
-/// request that only a minority stores was perhaps never accepted.
+/// Waits until a majority of the nodes has reported a release request that is addressed to the holder of
+/// `lease`. A request that only a minority stores does not count, because its sender may have received an
+/// error.
 ///
 /// # Cancel safety
 /// Safe: the call only reads.
@@ -72,7 +75,7 @@ pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
-    // A node that has reported the request once counts from then on.
+    // The nodes that have reported the request, in this check or an earlier one.
     let mut reported = BTreeSet::new();
     loop {
         pool.env().sleep(every).await;

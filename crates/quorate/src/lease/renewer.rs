@@ -24,8 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The maximum number of messages taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
-/// Owns every held lease of a quorum. It has one task, one timer wheel of due times and one channel of votes for all
-/// leases.
+/// The task that owns and extends every held lease of a quorum. All leases share one task, one ordered list
+/// of due times, and one channel of votes.
 #[derive(Debug)]
 pub(crate) struct LeaseRenewer {
     pool: Arc<NodePool>,
@@ -33,8 +33,8 @@ pub(crate) struct LeaseRenewer {
     events: mpsc::UnboundedReceiver<PoolEvent>,
     sender: VoteSender,
     votes: VoteReceiver,
-    /// The entries are boxed, since they are large and a B-tree reserves room for up to twice as many entries as it
-    /// holds.
+    /// The entries are boxed, because they are large, and a B-tree reserves room for up to twice as many
+    /// entries as it holds.
     kept: BTreeMap<u64, Box<RenewalEntry>>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
@@ -123,7 +123,8 @@ impl LeaseRenewer {
                 // A lease that has been released reports no more events: the channel closes.
                 if let Some(kept) = self.kept.get_mut(&id) {
                     let _ = events.send(kept.held.stage());
-                    // Drop closed watchers here: a lease may get many watchers, and report no event for a long time.
+                    // Remove closed watchers here: a lease may get many watchers, and may report no event for
+                    // a long time.
                     kept.watchers.retain(|watcher| !watcher.is_closed());
                     kept.watchers.push(events);
                 }
@@ -156,7 +157,7 @@ impl LeaseRenewer {
         self.attend(now, id);
     }
 
-    /// Attends to every lease that is due.
+    /// Brings every lease that is due up to date.
     fn turn(&mut self, now: BootTime) {
         while let Some(&(at, id)) = self.wheel.first()
             && at <= now
@@ -188,14 +189,14 @@ impl LeaseRenewer {
         }
     }
 
-    /// Brings one lease up to date: deadline, events, extensions, next wake-up.
+    /// Brings one lease up to date: its health, its deadline, its events, its extensions and its next
+    /// wake-up.
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
-            // Count late grants before the deadline is set, since the step-down is computed from the deadline that the
-            // handle sees.
+            // Count late grants before the deadline is set: the step-down depends on that deadline.
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
@@ -252,8 +253,9 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer does this
-    /// because it sends the extensions: no extension may follow the reservation and set the old owner again.
+    /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer
+    /// sends these requests itself, because it also sends the extensions and keeps their order. An extension
+    /// after the reservation would set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {
@@ -265,8 +267,8 @@ impl LeaseRenewer {
             };
             self.pool.ask(node, request, reply.clone());
         }
-        // On a node that missed the reservation, the key is released, as after any lease. On a node that stores the
-        // reservation this has no effect.
+        // Release the key on a node that missed the reservation, as after any lease. On a node that stores
+        // the reservation, the release has no effect.
         self.pool.release(&held.resource, &held.owner, |_| true, None);
     }
 

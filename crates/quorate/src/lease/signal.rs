@@ -4,7 +4,8 @@ use std::sync::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A cancellation token that is created on first use: among very many leases, most never need a token.
+/// A signal with a cancellation token that is created on first use. A process may hold very many leases, and
+/// most of them never need a token.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     fired: AtomicBool,
@@ -12,7 +13,8 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Fires the signal: cancels the token for every task that waits, and for every later caller of [`Signal::token`].
+    /// Fires the signal: cancels the token for all tasks that wait for it, and for all later callers of
+    /// [`Signal::token`].
     pub(crate) fn fire(&self) {
         self.fired.store(true, Ordering::Relaxed);
         // This fence pairs with the fence in `token`: either this function sees the token, or `token` sees the stored

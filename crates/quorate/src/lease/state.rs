@@ -9,10 +9,10 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The number of ticks of the timer wheel in a third of a TTL.
+/// The number of steps in a third of a TTL to which renewal times are rounded.
 const TICKS: u32 = 128;
 
-/// A held lease, without its channels.
+/// The state of one held lease, on which the renewer's decisions depend.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
     pub(crate) resource: Resource,
@@ -27,11 +27,12 @@ pub(crate) struct LeaseState {
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
-    /// The time at which validity ends, even if the nodes extend the lease further.
+    /// The latest end of validity, by `max_hold`; `None` if there is no such limit.
     hold_until: Option<BootTime>,
     /// True after a failed health check, until the next check succeeds.
     ailing: bool,
-    /// The next round was requested explicitly, so it runs even if the lease does not need it.
+    /// True if a caller requested the next round of extensions. The round then runs even if the lease does
+    /// not need it.
     asked_for: bool,
 }
 
@@ -45,7 +46,7 @@ struct Slot {
     said: NodeReply,
 }
 
-/// The last reply of a node. Nearly always one of the first two variants, which need no allocation.
+/// The last reply of a node. It is nearly always one of the first two variants, which need no allocation.
 #[derive(Debug)]
 enum NodeReply {
     Nothing,
@@ -99,12 +100,13 @@ impl LeaseState {
         self.hold_until = until;
     }
 
-    /// Returns whether an extension would be sent now. If so, the worker's health is checked first.
+    /// Returns whether an extension is due now. If so, the renewer first checks the worker's health.
     pub(crate) fn wants_to_extend(&self, now: BootTime) -> bool {
         self.stage < LeaseEvent::StepDown && self.asks_at() <= now
     }
 
-    /// Takes the result of a health check. After a failed check, no extension is sent before the next check.
+    /// Records the result of a health check. After a failed check, no extension is sent before the next
+    /// check.
     pub(crate) fn heed(&mut self, now: BootTime, healthy: bool) {
         self.ailing = !healthy;
         if !healthy {
@@ -140,20 +142,21 @@ impl LeaseState {
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
-                // The vote is a reply to the previous round: the node has not been asked in the current round.
+                // A vote on a request of an earlier round shows that the node has not been asked in the
+                // current round. Ask it now.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
             }
             (answer, _) => {
                 slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
-                // A node that must not vote is not asked again before the next round.
+                // Ask a node that may not vote only in the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 self.ask_again(now, vote.node, again);
             }
         }
     }
 
-    /// Discards the answer of a node that may have lost its memory since. The node is asked again.
+    /// Discards the answer of a node that may have lost its memory since. The node is asked again later.
     pub(crate) fn discount(&mut self, now: BootTime, node: usize) {
         self.slots[node].asked = false;
         self.ask_again(now, node, true);
@@ -166,8 +169,8 @@ impl LeaseState {
         self.slots[node].retry_at = (again && !spreads).then_some(now + self.retry_every);
     }
 
-    /// Removes the grants of nodes that may have lost their memory. If there was one, and the lease is extended
-    /// automatically, a round of extensions is due at once.
+    /// Removes the grants of nodes that may have lost their memory. If any is removed, and the lease is
+    /// extended automatically, a round of extensions is due at once.
     pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if slot.granted.is_some_and(|(_, epoch)| !remembers(node, epoch)) {
@@ -223,14 +226,14 @@ impl LeaseState {
         Some(self.hold_until.map_or(until, |end| end.min(until)))
     }
 
-    /// Returns the time until which the lease would be valid without a limit on how long it is held.
+    /// Returns the time until which the lease would be valid if `hold_until` did not limit it.
     fn extended_until(&self) -> Option<BootTime> {
         let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
         quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
     }
 
-    /// Advances to the stage that applies at `now`, and returns the events of that change. The order is fixed: `Held`
-    /// and `AtRisk` alternate, then `StepDown`, then `Lost`.
+    /// Advances to the stage that applies at `now`, and returns the events of this change. `Held` and
+    /// `AtRisk` may alternate; `StepDown` follows, and `Lost` is last.
     pub(crate) fn advance(&mut self, now: BootTime) -> Vec<LeaseEvent> {
         let until = self.valid_until().unwrap_or_default();
         let next = if now >= until {
@@ -284,8 +287,8 @@ impl LeaseState {
         self.stage
     }
 
-    /// Returns whether the round that began at `began`, or a later one, has a majority; `None` while pending votes
-    /// may complete one.
+    /// Returns whether a majority has granted a request that was sent at `began` or later; `None` while
+    /// pending votes may still complete a majority.
     pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
         let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
         let pending = self.slots.iter().filter(|slot| slot.asked).count();
@@ -307,7 +310,7 @@ impl LeaseState {
         })
     }
 
-    /// Returns whether no node needs to be asked before the next round.
+    /// Returns whether the lease needs no further answers before the next round.
     fn settled(&self) -> bool {
         self.round_won() || self.covered()
     }
@@ -330,9 +333,9 @@ impl LeaseState {
     }
 }
 
-/// Returns the time of the next renewal: a third of the TTL from now, rounded down to a tick of the wheel. So leases
-/// that are due at about the same time are renewed together. There are many ticks, so that no node gets all renewals
-/// at once. A lease that is not extended automatically has no next renewal.
+/// Returns the time of the next renewal: a third of the TTL from now, rounded down to one of `TICKS` steps.
+/// So leases that are due at about the same time renew together, but a node does not get all renewals at
+/// once. A lease that is not extended automatically has no next renewal.
 fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
     if !params.extended {
         return BootTime::from_nanos(u64::MAX);

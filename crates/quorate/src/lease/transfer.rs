@@ -12,20 +12,22 @@ use std::{sync::Arc, time::Duration};
 const RESERVED_FOR: Duration = Duration::from_secs(1);
 
 impl Lease {
-    /// Ends the lease, and reserves the resource for `worker`, which should already be waiting to acquire the
-    /// resource. The returned duration is at most one second, and at most the TTL. During it, only a worker of that
-    /// name ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) can acquire the resource; every other
-    /// client finds the resource held. After that any client may acquire it. The successor's token is larger, as the
-    /// token of any later lease is.
+    /// Ends the lease, and reserves the resource for `worker`, which should already be waiting to acquire it.
+    /// Returns the duration of the reservation: one second, or the TTL if that is shorter.
     ///
-    /// Only the name identifies the successor: any process that uses it may acquire the resource, and of two such
-    /// processes, the first to try acquires it. A successor that waits in an acquire is woken as by a release, and is
-    /// granted the resource before the waiters in the queue. The reservation is for a writer or a plain lock: the
-    /// successor's attempts to read find the resource held, as every other client's attempts do.
+    /// During this time, only a worker with that name
+    /// ([`QuorumConfig::worker`](crate::config::QuorumConfig::worker)) can acquire the resource. Every other
+    /// client finds the resource held. Afterwards any client may acquire it. The successor's token is larger,
+    /// as the token of any later lease is.
+    ///
+    /// Only the name identifies the successor. If several processes use the name, the first of them to try
+    /// acquires the resource. A successor that waits in an acquire is woken as by a release, and is granted
+    /// the resource before the waiters in the queue. The reservation is for a writer or a plain lock: if the
+    /// successor attempts to read, it finds the resource held, as every other client does.
     ///
     /// # Errors
-    /// [`LeaseError`]: the lease has ended in each case. On nodes that did not reserve the resource, the lease is
-    /// released.
+    /// [`LeaseError`]. The lease has ended even then, and it is released on the nodes that did not reserve
+    /// the resource.
     ///
     /// # Cancel safety
     /// The lease ends and the requests are sent at the first poll. If the future is dropped before that, the lease is
@@ -34,7 +36,8 @@ impl Lease {
         self.hand_over(worker).await
     }
 
-    /// Does the same as [`Lease::transfer_to`], for a lease that other handles view: they see that it has ended.
+    /// Does the same as [`Lease::transfer_to`] without consuming the handle. Other users of the handle see
+    /// that the lease has ended.
     pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, LeaseError> {
         QuorumConfig::validate_worker("the successor", worker)?;
         let pool = Arc::clone(self.inner().pool());

@@ -13,11 +13,11 @@ pub enum LedgerError {
         /// The later term.
         by: FencingToken,
     },
-    /// The nodes store this record, which is not the record that the leader has read.
+    /// Nodes store this record instead of the record that the leader had read before its write.
     #[error("another record stands: {0:?}")]
     Standing(Record),
-    /// So many nodes have pruned the record's time, or lost their memory of it, that no majority is left to write to.
-    /// Waiting does not change it.
+    /// So many nodes have pruned the record's time, or lost their memory of it, that the remaining nodes are
+    /// not a majority. Waiting does not help.
     #[error("too few nodes can remember a record of that time: {0}")]
     Forgotten(NoMajority),
     /// Too few of the nodes that remember the record's time answered.

@@ -1,4 +1,4 @@
-//! Reads [`Pages`] from all nodes at the same time, one page after the other from each.
+//! Reads the [`Pages`] of a ledger from all nodes in parallel, one page after the other from each node.
 
 use super::{
     LedgerError,
@@ -11,11 +11,12 @@ use crate::{
     vote::{NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},
 };
 
-/// Reads the ledger from every node page by page, each page within the node timeout. Returns the nodes that answered
-/// every page, by their index in the node set, each with its answer.
+/// Reads the ledger from every node page by page, each page within the node timeout. Returns the nodes that
+/// answered every page: the index of each in the node set, and its pages.
 ///
-/// It waits for every node, since more answers leave fewer records unknown. But once a majority has answered every
-/// page, it waits for the other nodes only as long as that took, plus the node timeout.
+/// More answers leave fewer records unknown, so the function waits for every node. Once a majority has
+/// answered every page, the wait for the other nodes is limited: to the time that the call has already taken,
+/// plus the node timeout.
 pub(super) async fn gather(
     pool: &NodePool,
     request: impl Fn(Option<Cursor>) -> Request,
@@ -46,7 +47,7 @@ async fn before(pool: &NodePool, until: Option<BootTime>, votes: &mut VoteReceiv
     }
 }
 
-/// The progress of each node.
+/// The pages and the outcome of each node so far.
 struct Reading {
     pages: Vec<Pages>,
     outcomes: Vec<NodeOutcome>,
@@ -60,7 +61,8 @@ impl Reading {
         Self { pages, outcomes: vec![NodeOutcome::Pending; nodes], open: nodes, superseded: None }
     }
 
-    /// Takes a page of a node with the present memory `epoch`. Returns the cursor of its next page.
+    /// Takes a page, in `vote`, of a node whose present memory epoch is `epoch`. Returns the cursor of the
+    /// node's next page, if there is one.
     fn take(&mut self, vote: Vote, epoch: u64) -> Option<Cursor> {
         let node = vote.node;
         self.outcomes[node] = match self.pages[node].take(vote.memory, epoch, vote.answer) {

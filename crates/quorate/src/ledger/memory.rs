@@ -1,17 +1,19 @@
 use crate::node::NodeTime;
 use std::time::Duration;
 
-/// The beginning of a node's memory, which decides what records the node can remember.
+/// The beginning of a node's memory, which decides which records the node can remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The time on the node's clock at which its memory began.
     pub since: NodeTime,
-    /// The largest difference between wall clocks.
+    /// The largest difference between wall clocks
+    /// ([`QuorumConfig::max_clock_offset`](crate::QuorumConfig::max_clock_offset)).
     pub max_clock_offset: Duration,
 }
 
 impl Memory {
-    /// Returns whether the node would remember a record of this time, in microseconds since the epoch.
+    /// Returns whether the node would certainly remember a record of this time, in microseconds since the
+    /// epoch.
     pub fn covers(self, at_micros: u64) -> bool {
         (self.since + self.max_clock_offset).as_micros() <= at_micros
     }

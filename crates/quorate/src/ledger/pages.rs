@@ -8,22 +8,22 @@ use std::{
     sync::Arc,
 };
 
-/// The maximum number of pages that are read from one node: with [`crate::node::PAGE_RECORDS`] records each, two
-/// million records. A node that returns more pages counts as a node that has not answered.
+/// The maximum number of pages that are read from one node: two million records, at
+/// [`crate::node::PAGE_RECORDS`] a page. A node that returns more pages counts as not having answered.
 const PAGES_MAX: usize = 4096;
 
 /// The maximum number of bytes of records that are read from one node.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The fix for a ledger that is too long to be read. FLUSHALL also gives the node a new memory, so that no lost record is
-/// taken for *not started*.
+/// The advice in the error for a ledger that is too long to read. FLUSHALL makes the node begin a new memory
+/// epoch. So a tick whose record is lost counts as unknown, not as *not started*.
 const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after another, each once the one before votes \
                    again: its records are lost, and ticks that were due before then are reported as unknown";
 
-/// The pages of a ledger that one node has returned, or pruned, so far. Pure.
+/// The pages of a ledger that one node has returned so far, or has pruned. The type does no I/O.
 ///
-/// All pages must come from one memory of the node and from one session. A cursor is valid only for one run of the
-/// server: a server that restarted iterates in another order, even if it remembers everything.
+/// All pages must come from one memory epoch of the node, and on one session. A cursor is valid only for one
+/// run of the server: after a restart, the server iterates in another order, even if it kept all data.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     memory: Option<NodeEpoch>,
@@ -47,7 +47,8 @@ pub(super) enum PageResult {
 }
 
 impl Pages {
-    /// Takes a page of a node whose present memory is `epoch`.
+    /// Takes a page of a node. `memory` is the node's memory when it answered, and `epoch` is its present
+    /// memory epoch.
     pub(super) fn take(&mut self, memory: NodeEpoch, epoch: u64, answer: Answer) -> PageResult {
         let (page, next) = match answer {
             Answer::Reply(Reply::Ledger(page)) => {
@@ -59,14 +60,14 @@ impl Pages {
             other => return PageResult::Failed(NodeOutcome::of(&other)),
         };
         let same = |known: NodeEpoch| known.epoch == memory.epoch && known.session == memory.session;
-        // The answer of a node that may have lost its memory since does not count.
+        // If the node may have lost its memory since it answered, its answer does not count.
         if memory.epoch != epoch || !self.memory.is_none_or(same) {
             return PageResult::Failed(NodeOutcome::Unreachable(Cause::Closed));
         }
         self.memory = Some(memory);
         if let Some(LedgerState { term, low_water, records }) = page {
             self.head = (self.head.0.max(term), self.head.1.max(low_water));
-            // If a record is returned twice, the second is the same or newer, so it replaces the first.
+            // If a record is returned twice, the second is the same or newer. So it replaces the first.
             self.records.extend(records);
         }
         match next {
@@ -82,7 +83,7 @@ impl Pages {
         }
     }
 
-    /// Returns whether the pages are of the memory `epoch` of the node.
+    /// Returns whether the pages come from the node's memory epoch `epoch`.
     pub(super) fn is_of(&self, epoch: u64) -> bool {
         self.memory.is_some_and(|memory| memory.epoch == epoch)
     }
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn all_pages_must_be_of_one_memory_and_one_session() {
-        // Each case: the memory and session of the last page, and the present memory.
+        // Each case: the memory epoch and session of the last page, and the present memory epoch.
         for (later, now) in [(memory(2, 1), 2), (memory(1, 2), 1), (memory(1, 1), 2)] {
             let mut pages = Pages::default();
             assert!(matches!(pages.take(memory(1, 1), 1, page(Some("9"), &["a"])), PageResult::More(_)));

@@ -16,7 +16,7 @@ pub struct Ledger {
     group: Arc<str>,
 }
 
-/// The ledger of one node.
+/// The ledger as one node stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     /// The memory of the node.
@@ -35,7 +35,7 @@ impl Ledger {
         Ok(Self { quorum: quorum.clone(), group: group.into() })
     }
 
-    /// Returns the quorum that stores it.
+    /// Returns the quorum that stores the ledger.
     pub(crate) fn quorum(&self) -> &Quorum {
         &self.quorum
     }
@@ -45,20 +45,21 @@ impl Ledger {
         self.quorum.wall()
     }
 
-    /// Returns another ledger of the group, with the name `name`. It is not sealed together with this one. (The name of a
-    /// group cannot contain a brace.)
+    /// Returns another ledger of the group, called `name`, such as an inbox. It is sealed separately. Its
+    /// full name contains braces, which no group's name may contain.
     pub(crate) fn part(&self, name: &str) -> Self {
         Self { quorum: self.quorum.clone(), group: format!("{}{{{name}}}", self.group).into() }
     }
 
-    /// Seals the ledger with `term`: from now on a majority refuses older terms. Returns the records of every node that
-    /// answered.
+    /// Seals the ledger with `term`: from now on a majority refuses writes of older terms. Returns the
+    /// records of every node that answered.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`].
+    /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`] if too few
+    /// nodes answered.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves some nodes sealed, which affects older terms only.
+    /// If the future is dropped, some nodes are sealed, which affects older terms only.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
         if self.quorum.config().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
@@ -74,11 +75,12 @@ impl Ledger {
         Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
-    /// Reads the records of every node that answers, without a seal. A leader may be writing, and a long ledger is read in
-    /// pages, so the records of one node may be of different times. A record that exists the whole time is included.
+    /// Reads the records of every node that answers, without a seal. A leader may write meanwhile, and a long
+    /// ledger is read in pages. So the records of one node may be of different times, but a record that
+    /// exists the whole time is included.
     ///
     /// # Errors
-    /// [`LedgerError::NoMajority`].
+    /// [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
@@ -131,13 +133,18 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Writes `record` under `key` if `seen` is stored there, at a majority of the nodes that can remember it.
+    /// Writes `record` under `key`, on each node that stores the record `seen` there; if `seen` is `None`, on
+    /// each node that stores no record there. Succeeds once a majority that can remember the record has
+    /// stored it.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::Standing`] if so many nodes
-    /// store another record that no majority is left; [`LedgerError::Forgotten`] if no majority is left because so
-    /// many nodes have pruned the record's time, or lost their memory of it; [`LedgerError::NoMajority`]. After an
-    /// error a minority may store the record.
+    /// One of the following. After an error a minority may store the record.
+    ///
+    /// * [`LedgerError::Superseded`] if a later term has sealed the ledger.
+    /// * [`LedgerError::Standing`] if so many nodes store another record that no majority is left.
+    /// * [`LedgerError::Forgotten`] if no majority is left because so many nodes have pruned the record's
+    ///   time, or lost their memory of it.
+    /// * [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
     /// If the future is dropped, the record is written on some nodes or on none.
@@ -150,8 +157,8 @@ impl Ledger {
         self.write_remembered(key, seen, record, record.at).await
     }
 
-    /// Does the same as [`Ledger::write`], but counts the nodes whose memory began before `remembered`, in
-    /// microseconds since the epoch, instead of the record's time.
+    /// Does the same as [`Ledger::write`] with another memory rule: a node counts if its memory covers the
+    /// time `remembered`, in microseconds since the epoch, instead of the record's time.
     pub(crate) async fn write_remembered(
         &self,
         key: &Arc<str>,
@@ -170,14 +177,15 @@ impl Ledger {
         self.settle(votes, WriteTally::new(pool.len(), remembered)).await
     }
 
-    /// Removes the records before `below`, at a majority and on every other node that answers.
+    /// Removes the records before the time `below`, in microseconds since the epoch, as the leader of `term`.
+    /// The records are removed at a majority, and on every other node that answers.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::NoMajority`]. After an error some
-    /// records may be removed.
+    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::NoMajority`] if too
+    /// few nodes answered. After an error some records may be removed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some nodes are pruned or partly pruned, which is harmless.
+    /// If the future is dropped, some nodes may be pruned completely or partly, which is harmless.
     pub async fn prune(&self, term: FencingToken, below: u64) -> Result<(), LedgerError> {
         self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
     }
@@ -194,12 +202,12 @@ impl Ledger {
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger is kept after its last seal, write, prune or keep, and restarts that time now. The
-    /// setting is made at a majority, and on every other node that answers. The default is 30 days. A node that does
-    /// not have the ledger does not create it.
+    /// Sets how long the ledger is kept after its last seal, write, prune or call of this method. That time
+    /// starts again now. The setting is made at a majority, and on every other node that answers. Nodes
+    /// without this setting use 30 days. A node that does not have the ledger does not create it.
     ///
     /// # Errors
-    /// [`LedgerError::NoMajority`].
+    /// [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lifetime is set on some nodes or on none.
@@ -217,7 +225,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Waits until a majority has stored the record, or until no majority can store it any more.
+    /// Waits until a majority has stored the record, or until no majority can store it any more. Returns the
+    /// result.
     async fn settle(&self, mut votes: VoteReceiver, mut tally: WriteTally) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];

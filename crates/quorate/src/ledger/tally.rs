@@ -5,10 +5,10 @@ use crate::{
     vote::Answer,
 };
 
-/// Counts the answers to one write. Pure.
+/// The tally of the answers to one write. It does no I/O.
 ///
-/// A node counts only if its memory covers the time of the record. So no node of a majority that stores the record can have
-/// lost another record of that time.
+/// A node counts only if its memory covers the time of the record. So no node of the majority that stores the
+/// record can have lost an earlier record of that time.
 #[derive(Clone, Debug)]
 pub struct WriteTally {
     nodes: usize,
@@ -25,23 +25,25 @@ pub struct WriteTally {
 pub enum WriteVerdict {
     /// A majority stores the record, and each of its nodes has a memory that covers the record's time.
     Written,
-    /// A later term has sealed the ledger, and no majority is left.
+    /// A later term has sealed the ledger on some nodes, and the remaining nodes are too few to store the
+    /// record on a majority.
     Superseded(FencingToken),
-    /// Another record is stored, and no majority is left.
+    /// Some nodes store another record, and the remaining nodes are too few to store this one on a majority.
     Conflict(Record),
-    /// So many nodes cannot remember a record of that time that no majority is left.
+    /// So many nodes cannot remember a record of that time that the remaining nodes are not a majority.
     Forgotten,
     /// Too few nodes answered.
     NoMajority,
 }
 
 impl WriteTally {
-    /// Creates the tally of a write to `nodes` nodes of a record of the time `at`, in microseconds since the epoch.
+    /// Creates the tally of a write to `nodes` nodes. `at` is the time that a node must remember, in
+    /// microseconds since the epoch.
     pub fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, written: 0, against: 0, forgotten: 0, superseded: None, other: None }
     }
 
-    /// Counts the answer of one node with its memory. Each node answers once.
+    /// Counts the answer of one node, whose memory is `memory`. Call this at most once for each node.
     pub fn count(&mut self, memory: Memory, answer: &Answer) {
         match answer {
             Answer::Reply(Reply::Written) if memory.covers(self.at) => {
@@ -65,7 +67,7 @@ impl WriteTally {
         (!open).then(|| self.verdict())
     }
 
-    /// Returns the result if no more answers come.
+    /// Returns the result on the condition that no more answers come.
     pub fn verdict(&self) -> WriteVerdict {
         let needed = majority(self.nodes);
         match (self.superseded, &self.other) {

@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, time::Duration};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // Nodes in memory; `quorate_redis` has those that several processes share.
+/// // Nodes in this process. For nodes that several processes share, see `quorate_redis`.
 /// let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
 /// let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 /// let status = quorum.ready(std::time::Duration::from_secs(5)).await?;
@@ -35,7 +35,7 @@ use std::{fmt, sync::Arc, time::Duration};
 pub struct Quorum(Arc<QuorumInner>);
 
 impl Quorum {
-    /// Returns a builder. Add nodes, then [`QuorumBuilder::build`].
+    /// Returns a builder. Add nodes to it, then call [`QuorumBuilder::build`].
     pub fn builder() -> QuorumBuilder {
         QuorumBuilder { env: None, config: QuorumConfig::default(), changes: Vec::new(), nodes: Vec::new() }
     }
@@ -45,7 +45,8 @@ impl Quorum {
         Lock::new(Arc::clone(&self.0), Resource::lock(name.as_ref()))
     }
 
-    /// Returns several locks, to be acquired together or each by itself. A name that is given twice counts once.
+    /// Returns several locks, to be acquired together or independently. A name that is given twice counts
+    /// once.
     pub fn locks<I>(&self, names: I) -> Locks
     where
         I: IntoIterator,
@@ -58,22 +59,25 @@ impl Quorum {
     /// Returns `k` numbered slots called `name`. A worker acquires one of them, so that at most `k` workers hold a
     /// slot at a time.
     ///
-    /// Each slot is a lock of its own, `NAME/slot-I`, with its own fencing counter: [`Locks::acquire_any`] returns the number
-    /// `I` and the lease. A token orders the holders of *one* slot, so a sink that checks tokens must know the slot. All
-    /// workers must give the same `k`: a worker that gives a larger one takes slots that the others do not know of.
+    /// Each slot is a lock of its own, `NAME/slot-I`, with its own fencing counter. [`Locks::acquire_any`]
+    /// returns the number `I` and the lease. A token orders the holders of *one* slot, so a store that checks
+    /// tokens must also know the slot. All workers must give the same `k`: a worker with a larger `k` also
+    /// acquires slots that no other worker uses.
     ///
     /// # Why no counting semaphore
     ///
-    /// A count that a quorum keeps is unsound. Take five nodes, each with room for two holders: ten places. Three
-    /// workers need three nodes each: nine grants. So all three workers can have a majority, although no node counts
-    /// more than two of them. Whatever a node counts, two majorities may overlap in only one node, and a node with
-    /// room grants. A lease has one place on each node, so any two majorities conflict; `k` leases under `k` names are
-    /// `k` such places.
+    /// A quorum cannot count holders safely. Take five nodes, each with room for two holders: together they
+    /// have ten places. Three workers need three nodes each, which makes nine grants. So all three workers
+    /// can have a majority, although no node counts more than two of them. Two majorities may overlap in only
+    /// one node, and that node grants to both workers if it has room.
+    ///
+    /// A lock has room for one lease on each node, so two workers cannot both have a majority. `k` slots are
+    /// `k` locks, and each of them has at most one holder.
     pub fn slots(&self, name: impl AsRef<str>, k: usize) -> Locks {
         Locks::slots(Arc::clone(&self.0), name.as_ref(), k)
     }
 
-    /// Returns a heartbeat that may be silent for `max_silence`, for
+    /// Returns a heartbeat whose longest silence is `max_silence`, for
     /// [`LeaseOptions::renew_while_beating`](crate::LeaseOptions::renew_while_beating).
     pub fn heartbeat(&self, max_silence: Duration) -> Heartbeat {
         Heartbeat::new(self.env(), max_silence)
@@ -81,8 +85,8 @@ impl Quorum {
 
     /// Returns the lock called `name`, to be acquired for reading: many readers may hold it, or one writer.
     ///
-    /// The writer holds [`Quorum::lock`] of the same name. So a writer and any other Redlock client on that name exclude each
-    /// other, and readers exclude them all.
+    /// A writer acquires [`Quorum::lock`] with the same name. So readers, a writer, and any other Redlock
+    /// client that uses the name exclude each other. Only readers share the lock.
     ///
     /// ```
     /// use quorate::{Quorum, node::MemoryNode};
@@ -94,7 +98,7 @@ impl Quorum {
     /// let two = quorum.read_lock("catalogue").acquire().await?;
     /// assert!(quorum.lock("catalogue").try_acquire().await?.is_contended());
     /// // … read …
-    /// one.ensure_held()?; // no client has written since
+    /// one.ensure_held()?; // no client has held the lock for writing since
     /// one.release().await?;
     /// two.release().await?;
     /// let written = quorum.lock("catalogue").acquire().await?;
@@ -112,26 +116,29 @@ impl Quorum {
         self.0.pool().config()
     }
 
-    /// Returns the environment: clocks, timers and tasks of this quorum.
+    /// Returns the environment of this quorum: its clocks, timers and tasks.
     #[doc(hidden)]
     pub fn env(&self) -> &Env {
         self.0.pool().env()
     }
 
-    /// Returns the quorum's clock: the latest time that the wall clocks of a majority of all nodes have certainly
-    /// reached. It is computed from the clock readings in the nodes' replies, extrapolated by this worker's boot
-    /// clock; if every node has replied, it is the median of their clocks. A tick is due once this clock has reached
-    /// it. Until a majority has replied it is this worker's own wall clock, which has no weight afterwards. It sends
-    /// no request and does not wait.
+    /// Returns the quorum's clock: the latest time that the wall clocks of a majority of all nodes have
+    /// certainly reached. A tick is due once this clock has reached it. The clock is computed from the clock
+    /// readings in the nodes' replies. Between replies it advances with this worker's boot clock. If the
+    /// number of nodes is odd and all have replied, it is the median of their clocks.
     ///
-    /// A node whose clock jumps, or is far off, decides nothing while a majority of the others agrees. A node that is
-    /// unreachable counts by its last reply, less `drift_rate` of the time since. Nodes in memory or in files have
-    /// this host's clock.
+    /// The call sends no request and does not wait. Until a majority has replied, it returns this worker's
+    /// own wall clock, which has no influence afterwards.
     ///
-    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. It may step back. It steps
-    /// back a little when a connection is new. It steps back further when clocks of nodes are set back, or when this
-    /// machine's boot clock was stopped; in the last case the next replies correct it. Code that must not go back has
-    /// to store the latest time that it has used, as the scheduler stores which ticks it has planned.
+    /// A node whose clock jumps, or is far off, has no influence while a majority of the other nodes agrees.
+    /// A node that is unreachable counts with its last reply, less `drift_rate` of the time since. Nodes in
+    /// memory or in files have this host's clock.
+    ///
+    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. It may step back:
+    /// a little when a connection is new, and further when clocks of nodes are set back, or when this
+    /// machine's boot clock was stopped. In the last case the next replies correct it. Code that must not go
+    /// back has to store the latest time that it has used. The scheduler, for example, stores which ticks it
+    /// has planned.
     pub fn wall(&self) -> WallTime {
         self.0.pool().wall()
     }
@@ -149,9 +156,9 @@ impl Quorum {
         self.settled(wait, |status| !status.is_connecting()).await
     }
 
-    /// Waits until a majority of nodes votes, for `wait` at most, and returns the state of each node. It ends early,
-    /// even without a majority, once every node has been reached or found unreachable. A node that was reached may
-    /// still be in quarantine.
+    /// Waits until a majority of nodes votes, for `wait` at most, and returns the state of each node. The
+    /// wait ends early, even without a majority, once every node has been reached or found unreachable. A
+    /// node that was reached may still be in quarantine.
     ///
     /// # Errors
     /// [`NoMajority`] if no majority votes, with the cause for each node. A cause that only an operator can remove
@@ -182,14 +189,15 @@ impl Quorum {
         inspect(&self.0, resource).await
     }
 
-    /// Ends the quarantine of every reachable node for every worker, by a change of the node's marker. Use it for
-    /// nodes that are new. Where a worker may still hold a lease, this can lead to two holders.
+    /// Ends the quarantine of every reachable node for every worker, by a change of the node's marker. Use it
+    /// for nodes that are new. A node that lost its memory may have granted a lease that a worker still
+    /// holds. For such a node, the call can lead to two holders.
     ///
     /// # Errors
-    /// [`NoMajority`] if a node could not be trusted. The other nodes are trusted even then.
+    /// [`NoMajority`] if the call failed for a node. The other nodes are trusted even then.
     ///
     /// # Cancel safety
-    /// If the future is dropped, each node may or may not be trusted by then.
+    /// If the future is dropped, each node may or may not be trusted.
     pub async fn trust_nodes(&self) -> Result<(), NoMajority> {
         let mut votes = self.0.pool().trust_all();
         let mut outcomes = vec![NodeOutcome::Pending; self.0.pool().len()];
@@ -205,14 +213,14 @@ impl Quorum {
         Err(self.0.pool().report(outcomes).of("not every node could be trusted"))
     }
 
-    /// Closes the quorum: ends every lease, sends the releases that dropped leases have posted, and ends every task. It takes two
-    /// node timeouts at most, and may be called more than once.
+    /// Closes the quorum: ends every lease, sends the queued releases of dropped leases, and ends every task.
+    /// The call takes two node timeouts at most, and may be repeated.
     ///
-    /// Make it the last line of `main`. When a lease is dropped, its release is only queued, and a task sends it. If
-    /// the runtime ends before that task has run, the lock stays taken until its TTL is over.
+    /// Call it in the last line of `main`. When a lease is dropped, its release is only queued, and a task
+    /// sends it. If the runtime ends before that task has run, the lock stays taken until its TTL is over.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the quorum closing; call the function again to wait.
+    /// If the future is dropped, the quorum continues to close; call the function again to wait.
     pub async fn close(&self) {
         self.env().finish().await;
     }
@@ -250,7 +258,7 @@ impl fmt::Debug for Quorum {
 /// A change of one setting.
 type Change = Box<dyn FnOnce(&mut QuorumConfig) + Send>;
 
-/// Builds a quorum, from nodes and settings. Each setting has a default: see [`QuorumConfig`].
+/// Builds a quorum from nodes and settings. Each setting has a default: see [`QuorumConfig`].
 ///
 /// ```
 /// use quorate::{Quorum, node::MemoryNode};
@@ -267,8 +275,8 @@ type Change = Box<dyn FnOnce(&mut QuorumConfig) + Send>;
 /// # }
 /// ```
 ///
-/// A setting that is given by a method of its own applies in whatever order it is given; [`QuorumBuilder::config`] gives the
-/// others.
+/// A setting that has a method here takes its value from that method, if it is called, even if
+/// [`QuorumBuilder::config`] is called later. All other settings come from [`QuorumBuilder::config`].
 #[must_use = "a builder does nothing until it is built"]
 pub struct QuorumBuilder {
     env: Option<Env>,
@@ -289,14 +297,15 @@ impl QuorumBuilder {
         nodes.into_iter().fold(self, Self::node)
     }
 
-    /// Sets another environment than the real one. The quorum's tasks are counted apart from the environment's own.
+    /// Sets the environment: the clocks, timers and tasks. By default it is the operating system's. The
+    /// quorum's tasks are counted separately from other tasks of the environment.
     #[doc(hidden)]
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
     }
 
-    /// Sets the values of the settings that no other method of this builder gives, before or after this call.
+    /// Sets all settings, except those that another method of this builder sets before or after this call.
     pub fn config(mut self, config: QuorumConfig) -> Self {
         self.config = config;
         self
@@ -323,51 +332,59 @@ impl QuorumBuilder {
         self.change(move |config| config.max_ttl = ttl)
     }
 
-    /// Sets [`QuorumConfig::drift_rate`], the greatest difference of the rates of two clocks. Shared by all workers.
+    /// Sets [`QuorumConfig::drift_rate`], the largest relative difference between the rates of two clocks.
+    /// All workers must set the same value.
     pub fn drift_rate(self, rate: f64) -> Self {
         self.change(move |config| config.drift_rate = rate)
     }
 
-    /// Sets [`QuorumConfig::clock_step_allowance`], the largest step of a node's clock. Shared by all workers.
+    /// Sets [`QuorumConfig::clock_step_allowance`], the largest step of a node's clock that leases tolerate.
+    /// All workers must set the same value.
     pub fn clock_step_allowance(self, allowance: Duration) -> Self {
         self.change(move |config| config.clock_step_allowance = allowance)
     }
 
-    /// Sets [`QuorumConfig::max_clock_offset`], the largest difference of two wall clocks. Shared by all workers.
+    /// Sets [`QuorumConfig::max_clock_offset`], the largest difference between two wall clocks. All workers
+    /// must set the same value.
     pub fn max_clock_offset(self, offset: Duration) -> Self {
         self.change(move |config| config.max_clock_offset = offset)
     }
 
-    /// Sets [`QuorumConfig::fence_retention`], the time for which a fencing counter outlives its last use.
+    /// Sets [`QuorumConfig::fence_retention`], the lifetime of a fencing counter after its last use.
     pub fn fence_retention(self, retention: Duration) -> Self {
         self.change(move |config| config.fence_retention = retention)
     }
 
-    /// Sets [`QuorumConfig::ledger_retention`], the time for which a job's records outlive its last worker.
+    /// Sets [`QuorumConfig::ledger_retention`], the time for which a job's records are kept after its last
+    /// worker has ended.
     pub fn ledger_retention(self, retention: Duration) -> Self {
         self.change(move |config| config.ledger_retention = retention)
     }
 
-    /// Sets [`QuorumConfig::durable`]: nodes keep every write that they have answered across a restart. A node that is
-    /// not known to do so is refused at its handshake, and the reason names the setting. Shared by all workers.
+    /// Sets [`QuorumConfig::durable`]: nodes must keep every write that they have answered, even across a
+    /// restart. The worker refuses a node at the handshake if the node is not known to do so. The reason then
+    /// names this setting. All workers must set the same value.
     pub fn durable(self, durable: bool) -> Self {
         self.change(move |config| config.durable = durable)
     }
 
-    /// Sets [`QuorumConfig::trust_new_nodes`]: nodes without a marker vote at once. For development and tests. Shared by all
-    /// workers.
+    /// Sets [`QuorumConfig::trust_new_nodes`]: nodes without a marker vote at once. Use it only for
+    /// development and tests. All workers must set the same value.
     pub fn trust_new_nodes(self, trust: bool) -> Self {
         self.change(move |config| config.trust_new_nodes = trust)
     }
 
-    /// Sets [`QuorumConfig::only_looks`]: this worker writes no marker.
+    /// Sets [`QuorumConfig::only_looks`]: this worker writes no marker. It uses only nodes that other workers
+    /// have marked.
     pub fn only_looks(self, only_looks: bool) -> Self {
         self.change(move |config| config.only_looks = only_looks)
     }
 
-    /// Checks the settings and starts the quorum's tasks, within a runtime. It connects in the background: a first
-    /// round waits for the first handshake with each node, which may take one second or two node timeouts, whichever
-    /// is longer. The node timeout of a request begins after that handshake.
+    /// Checks the settings and starts the quorum's tasks. Must be called within a tokio runtime.
+    ///
+    /// The quorum connects in the background. The first round waits for the first handshake with each node,
+    /// for up to one second or two node timeouts, whichever is longer. The node timeout of that round begins
+    /// after the handshakes.
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.

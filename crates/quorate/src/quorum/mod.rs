@@ -17,16 +17,18 @@
 //!
 //! # New nodes
 //!
-//! A new node cannot be distinguished from one that lost its memory, and such a node may have granted a lease that is
-//! still held. So a node without a marker is in quarantine for `max_ttl` (30 s by default) before it votes. The first
-//! start on new nodes therefore waits for that long, and logs the reason. If no worker has used the nodes before, skip
-//! the wait with [`Quorum::trust_nodes`] (the CLI's `quorate nodes trust`) once, or with
-//! [`QuorumBuilder::trust_new_nodes`] for development and tests.
+//! A new node cannot be distinguished from a node that lost its memory. Such a node may have granted a lease
+//! that is still held. So a node without a marker is in quarantine for `max_ttl` (30 s by default) or longer
+//! before it votes. The first start on new nodes therefore waits for that long, and logs the reason.
+//!
+//! If no worker has used the nodes before, the wait is not needed. Skip it by one call of
+//! [`Quorum::trust_nodes`] (the CLI's `quorate nodes trust`). For development and tests, set
+//! [`QuorumBuilder::trust_new_nodes`].
 //!
 //! # What is not guaranteed
 //!
-//! A quorum is no stronger than its nodes: see [`lease`](crate::lease) for the assumptions. [`Quorum::nodes`] is what this worker
-//! last saw, and may be out of date.
+//! The guarantees of a quorum depend on its nodes: see [`lease`](crate::lease) for the assumptions.
+//! [`Quorum::nodes`] returns the states that this worker last saw, which may be out of date.
 
 mod handle;
 mod status;

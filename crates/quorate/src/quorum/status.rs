@@ -4,7 +4,8 @@ use crate::{
 };
 use std::{ops::Deref, slice, vec};
 
-/// The state of each node, in the order of the list, as one worker last saw it. A slice of [`NodeStatus`].
+/// The state of each node, in the order of the node list, as this worker last saw it. Dereferences to a slice
+/// of [`NodeStatus`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumStatus(Vec<NodeStatus>);
 
@@ -28,7 +29,7 @@ impl QuorumStatus {
         majority(self.0.len())
     }
 
-    /// Returns whether the first handshake with a node is under way.
+    /// Returns whether the first handshake with any node is still under way.
     pub(crate) fn is_connecting(&self) -> bool {
         self.0.iter().any(|node| node.state == NodeState::Connecting)
     }

@@ -6,11 +6,12 @@ use crate::{
 };
 use std::{fmt::Write, sync::Arc};
 
-/// The reason why a node set was not replaced. Nodes that were closed stay closed until the same replacement is run again.
+/// The reason why a node set was not replaced. Nodes that have been closed, so that no worker may use them,
+/// stay closed until the same replacement is run again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplaceError {
-    /// The lists or the timings cannot be used.
+    /// The node lists or the timings cannot be used.
     #[error(transparent)]
     QuorumConfig(#[from] SettingError),
     /// A node that joins cannot be reached.
@@ -23,7 +24,7 @@ pub enum ReplaceError {
         /// The reason.
         cause: Cause,
     },
-    /// A node must not vote, or does not belong to the old set.
+    /// A node may not vote, or does not belong to the old set.
     #[error("{node}: {why}")]
     Unfit {
         /// The node.
@@ -31,7 +32,7 @@ pub enum ReplaceError {
         /// The reason.
         why: VoteRejection,
     },
-    /// Another change was begun on this node and is not finished.
+    /// Another replacement has closed this node and is not finished.
     #[error(
         "{node} was closed to replace [{from}] by [{to}], and that is not finished; run that again to its end first, \
          then this"
@@ -39,9 +40,9 @@ pub enum ReplaceError {
     Unfinished {
         /// The node.
         node: Arc<str>,
-        /// The other change's old set.
+        /// The old set of that other replacement.
         from: Arc<str>,
-        /// The other change's new set.
+        /// The new set of that other replacement.
         to: Arc<str>,
     },
     /// Two nodes of the lists are one server.
@@ -73,7 +74,8 @@ pub enum ReplaceError {
     },
 }
 
-/// Returns one line for each node that cannot be reached, with the cause.
+/// Returns one line for each unreachable node, with the cause: for the nodes of the old set if `old` is true,
+/// otherwise of the new set.
 fn unreachable(parts: &[NodePart], old: bool) -> String {
     let mut text = String::new();
     let theirs = |part: Part| if old { part != Part::Joins } else { part != Part::Leaves };

@@ -1,12 +1,15 @@
-//! A change of the node set, while workers run.
+//! A replacement of the node set while workers run.
 //!
 //! # What is not guaranteed
 //!
-//! During the change (`max_ttl`, and at least four times `max_clock_offset`) there is no leader and no lease. The
-//! records on a node that leaves are gone, as if the node had lost its memory. A done record or a ledger record may be
-//! unknown afterwards if only a bare majority stored it, and the node that leaves was one of them. A worker with the
-//! new list may run *before* the change begins, and reach only new nodes. It cannot know that there is an old set. So
-//! replace the node set first, then restart the workers.
+//! There is no leader and no lease during the change, which takes `max_ttl` or four times `max_clock_offset`,
+//! whichever is longer. The records on a node that leaves are lost to the new set, as if the node had lost
+//! its memory. So a done record or a ledger record that only a bare majority stored may be unknown
+//! afterwards.
+//!
+//! A worker with the new list that runs *before* the change, and reaches only new nodes, cannot know that
+//! there is an old set. It may then lead beside a worker with the old list. So replace the node set first,
+//! then restart the workers.
 //!
 //! # Steps
 //!
@@ -16,14 +19,15 @@
 //! | wait | nothing | every lease of the old set has ended, and clocks have passed every token that it gave |
 //! | open the new set | markers of the new set | workers with the new list elect |
 //!
-//! Nodes that leave stay closed: a worker with the old list always gets an error that names the list that replaced it. An
-//! interrupted change is resumed by running it again: the closed markers hold the rest of the wait.
+//! Nodes that leave stay closed. So a worker with the old list always gets an error that names the new list.
+//! To resume an interrupted change, run it again: the markers of the closed nodes contain the end of the
+//! wait.
 //!
-//! The counters and records of a staying node stay valid, with one exception. If three of five nodes stay, for
-//! example, those three are a majority of the new set, but some majorities of the old set include only one of them. In
-//! general, the exception applies if staying nodes alone can be a majority of the new set, and that majority may have
-//! no node in common with some majority of the old set. Then the memory of the staying nodes begins again, as after a
-//! restart, so that no fencing token is repeated.
+//! The counters and records of a staying node stay valid, except in one case: a majority of the new set may
+//! consist of staying nodes only, and share no node with some majority of the old set. For example, five
+//! nodes a to e shrink to a, b and c. Then a and b are a majority of the new set, and c, d and e are a
+//! majority of the old set. In this case the memory of the staying nodes begins again, as after a restart, so
+//! that no fencing token is repeated.
 
 mod error;
 mod part;

@@ -16,11 +16,12 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Found {
-    /// The node's marker names the old set: workers with the old list may use it.
+    /// The node's marker names the old set: workers with the old list may use the node. Also reported for a
+    /// node whose marker cannot be read, or names another node set.
     Old,
     /// The node has no marker.
     Unmarked,
-    /// The node is closed: no worker may use it. It may be opened after this time.
+    /// The node is closed: no worker may use it. It may be opened after the given time.
     Closed(Duration),
     /// The node's marker names the new set: workers with the new list may use it.
     New,
@@ -33,7 +34,7 @@ pub struct NodePart {
     pub name: Arc<str>,
     /// The node's role: it stays, leaves or joins.
     pub part: Part,
-    /// The state in which the node was found, or why it could not be reached.
+    /// The state in which the node was found, or the reason why it could not be reached.
     pub found: Result<Found, Cause>,
 }
 

@@ -1,4 +1,4 @@
-//! The decision what to do with one node in a change of the node set. Pure: it sends nothing.
+//! The decisions about each node in a change of the node set. The code here does no I/O.
 
 use crate::{
     admin::replace::{
@@ -13,14 +13,17 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The maximum number of bytes of a node's text in an error.
+/// The maximum number of bytes of a text from a node that an error shows.
 const SHOWN_MAX: usize = 2_048;
 
-/// The state of a node's marker in the change.
+/// The state of a node in the change, as its marker shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// The node must be closed, or closed again. Its marker names the old set, or is missing. Or the node was closed,
-    /// but has lost its memory or its clock was set back since. Or it was closed by an earlier change, which it left.
+    /// The node must be closed, or closed again. There are three cases:
+    ///
+    /// * Its marker names the old set, or is missing.
+    /// * It was closed, but since then it has lost its memory, or its clock was set back.
+    /// * It was closed by an earlier change that removed it from the set.
     Close,
     /// The marker closes the node.
     Closed,
@@ -36,7 +39,8 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Returns whether the reason is the state of the node itself, and not a marker that names another node set.
+    /// Returns whether the reason is a fault of the node itself, rather than a marker with another node set
+    /// or other settings.
     pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }
@@ -57,7 +61,7 @@ pub(super) struct Change {
     to: Arc<str>,
     closed: Arc<str>,
     majorities: (usize, usize),
-    /// True if the memory of staying nodes counts in the new set.
+    /// True if the memory of staying nodes stays valid. If false, it begins again, as after a restart.
     remembers: bool,
 }
 
@@ -78,8 +82,9 @@ impl Change {
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // If the staying nodes alone can be a majority of the new set, that majority must overlap every majority of
-        // the old set. A majority with a new node starts its counters from a clock that has passed all old tokens.
+        // The staying nodes alone may be a majority of the new set. Then every such majority must share a
+        // node with every majority of the old set. A majority that includes a new node is safe in any case: a
+        // new node starts its counters from a clock that has passed all old tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -98,14 +103,14 @@ impl Change {
         if shut >= needed { Ok(()) } else { Err(ReplaceError::NotClosed { shut, needed, parts }) }
     }
 
-    /// Returns the state of the node's marker, or why the node cannot be used.
+    /// Returns the state of the node in the change, or the reason why the node cannot be used.
     pub(super) fn judge(&self, sight: &Sight, part: Part) -> Result<Move, Bar> {
         let hello = &sight.hello;
         if hello.replica {
             return Err(Bar::Unfit(VoteRejection::Replica));
         }
         if part != Part::Leaves {
-            // A leaving node may have a policy that evicts keys.
+            // The eviction policy of a leaving node does not matter.
             match hello.eviction.as_deref() {
                 Some("noeviction") => {}
                 Some(policy) => {
@@ -129,8 +134,8 @@ impl Change {
                 Ok(Move::Closed)
             }
             nodes if *nodes == *self.closed => Ok(Move::Close),
-            // An earlier change, which led to the present old set, removed this node; now the node joins again. That
-            // earlier change is finished: otherwise too few nodes could be closed for this change.
+            // An earlier change, whose new set is the present old set, removed this node. Now the node joins
+            // again. The earlier change is finished: otherwise too few nodes could be closed for this change.
             _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
                 Ok(Move::Close)
             }
@@ -146,15 +151,16 @@ impl Change {
         }
     }
 
-    /// Returns whether a marker keeps every worker with the old list from using the node. (A node without a marker does not
-    /// count here; the closed nodes keep such a worker from writing a marker to it.)
+    /// Returns whether the node's marker keeps every worker with the old list from using the node. Returns
+    /// `false` for a node without a marker. (A worker with the old list cannot use that node either: the
+    /// closed nodes keep the worker from writing a marker.)
     pub(super) fn is_shut(&self, sight: &Sight) -> bool {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
 
-    /// Returns the marker that closes the node, if it is not closed. `shut` is true if the old set was closed before.
-    /// If it is false, a joining node with a marker of the new set got that marker from a worker that was started too
-    /// early, so the node is closed too.
+    /// Returns the marker that closes the node; `None` if the node is left unchanged. `shut` is true if a
+    /// majority of the old set was closed before. If it is false, a joining node that is open is closed as
+    /// well: a worker with the new list, which was started too early, has opened it.
     pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {
@@ -168,9 +174,9 @@ impl Change {
             Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
                 marker.since
             }
-            // As with a restarted node, the memory begins after every counter that a clock ahead of time may have
-            // started. The same holds for a joining node, even if it has a marker: it has seen nothing of the old
-            // set's grants.
+            // The memory begins two clock offsets late, as after a restart. By then, the clocks have passed
+            // every counter that was started from a clock that was ahead. A joining node with a marker is
+            // treated in the same way, because it has seen none of the old set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {
@@ -186,18 +192,20 @@ impl Change {
     pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
-        // Workers wait until `votes_from` in any case. This check only excludes nodes that have just been closed.
+        // Workers do not use the node before `votes_from` in any case. This check only keeps a node that was
+        // closed just now from being opened.
         let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
 
-    /// Returns the rest of a closed node's wait on this worker's clock, beginning with the handshake. It is at most one
-    /// quarantine, even if the node's clock was set back.
+    /// Returns the rest of a closed node's wait, on this worker's clock, from the handshake on; zero for a
+    /// node that is not closed. It is at most one quarantine, even if the node's clock was set back.
     pub(super) fn remaining(&self, sight: &Sight) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
                 let left = sight.hello.node_time.until(marker.votes_from);
-                // The remaining wait is a part of the quarantine, which includes drift.
+                // The node's clock may be slower than this worker's, so an allowance for drift is added. A
+                // whole quarantine already includes it.
                 (left + left.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
             }
             _ => Duration::ZERO,
@@ -213,8 +221,8 @@ impl Change {
         }
     }
 
-    /// Returns whether the wait in the marker is longer than any wait that is ever written. If so, the node's clock
-    /// was set back.
+    /// Returns whether the node's clock was set back: the wait in the marker is then longer than any wait
+    /// that a worker writes.
     fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
         hello.node_time + self.config.quarantine() + self.slack() < marker.votes_from
     }
@@ -248,7 +256,8 @@ mod tests {
         Change::new(QuorumConfig::default(), &names(old), &names(new)).unwrap()
     }
 
-    /// Returns the sight of a node with the run id `run 1`, whose marker contains `run` and `nodes`.
+    /// Returns the [`Sight`] of a node with the run id `run 1`. If `nodes` is given, the node's marker
+    /// contains `run` and `nodes`.
     fn sight(run: &str, nodes: Option<&str>) -> Sight {
         let marker = nodes.map(|nodes| Marker {
             run_id: run.into(),
@@ -271,7 +280,7 @@ mod tests {
         Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
     }
 
-    /// Returns the sight of the same node, with another marker.
+    /// Returns the [`Sight`] of the same node with another marker.
     fn under(sight: &Sight, marker: &Marker) -> Sight {
         Sight { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
     }
@@ -315,8 +324,9 @@ mod tests {
         assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
     }
 
-    /// A joining node has seen nothing of what the old set did before it was closed. With an older memory, the node
-    /// would report a tick that the old set had started as not started.
+    /// Checks that a joining node's memory begins again when it is closed, because the node has seen none of
+    /// the old set's work. With an older memory, the node could report a tick as not started although the old
+    /// set had started it.
     #[test]
     fn a_node_that_joins_begins_anew_whoever_has_marked_it_before() {
         let change = change("a,b,c", "b,c,d");
@@ -355,7 +365,7 @@ mod tests {
         let change = change("a,b,c", "b,c,d");
         let restarted = change.closing(&sight("run 0", Some("a,b,c")), Part::Stays, false).unwrap();
         assert_eq!((&*restarted.run_id, restarted.since), ("run 1", NOW + apart));
-        // The node was restarted while it was closed: its wait begins again.
+        // The node was restarted while it was closed, so its wait begins again.
         let again = sight("run 0", Some("(a,b,c)->(b,c,d)"));
         let again = change.closing(&again, Part::Stays, true).unwrap();
         assert_eq!(again.votes_from, NOW + QuorumConfig::default().quarantine());

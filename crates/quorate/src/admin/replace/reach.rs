@@ -6,20 +6,22 @@ use crate::{
 use futures_util::future::{BoxFuture, join_all};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A list of nodes for administration, with one connection for each visit and without a quorum.
+/// A list of nodes for administration. It works without a quorum: each visit to a node opens its own
+/// connection.
 #[derive(Clone, Default)]
 pub struct NodeSet(Vec<Arc<dyn Reach>>);
 
-/// The result of a handshake with a node.
+/// The result of a handshake with a node during a visit.
 #[derive(Clone, Debug)]
 pub struct Sight {
-    /// The handshake.
+    /// The node's answer to the handshake: its clock, its marker and its settings.
     pub hello: Hello,
     /// The duration of the handshake, including the connection.
     pub took: Duration,
-    /// The lead of the node's wall clock over this worker's in microseconds, with an error of up to [`Sight::took`].
+    /// The time by which the node's wall clock is ahead of this worker's, in microseconds, with an error of
+    /// up to [`Sight::took`].
     pub ahead_micros: i64,
-    /// The time of the handshake on the boot clock.
+    /// The time of the handshake, or of the later write of a marker, on the boot clock.
     pub(super) seen: BootTime,
 }
 
@@ -36,7 +38,8 @@ impl NodeSet {
         self.0.iter().map(|node| Arc::clone(node.name())).collect()
     }
 
-    /// Connects to every node, each for at most `patience`, and returns the handshakes in the order of the nodes.
+    /// Connects to every node at the same time, for at most `patience`, and returns the handshakes in the
+    /// order of the nodes.
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
@@ -57,7 +60,8 @@ impl NodeSet {
         self
     }
 
-    /// Connects to one node. If `decide` returns a marker, writes it in place of the one in the handshake.
+    /// Connects to one node and makes the handshake. If `decide` returns a marker, writes it, unless the
+    /// node's marker has changed since the handshake.
     pub(super) fn visit<'a>(
         &'a self,
         at: usize,
@@ -77,7 +81,7 @@ impl fmt::Debug for NodeSet {
 
 type Decide<'a> = dyn Fn(&Sight) -> Option<Marker> + Sync + 'a;
 
-/// A node of any kind.
+/// A node, independent of its type.
 trait Reach: Send + Sync {
     fn name(&self) -> &Arc<str>;
     fn visit<'a>(
@@ -125,8 +129,8 @@ impl<N: Node> Reach for At<N> {
                 let sent = env.before(env.now() + patience, session.send(batch)).await;
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
-                // The wait in which leases of the old set end begins now at the earliest: the node may have granted
-                // leases until it was closed.
+                // The node may have granted leases until it was closed. So the wait for the end of the old
+                // set's leases begins now at the earliest.
                 sight.seen = env.now();
             }
             Ok(sight)

@@ -13,14 +13,15 @@ use crate::{
 use futures_util::future::join_all;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The longest time for a handshake with a node and the write of its marker.
+/// The time limit for a handshake with a node, and for the write of its marker.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of attempts for each step, before a failure is an error.
+/// The number of attempts for each step before the step fails.
 const ATTEMPTS: usize = 3;
 /// The pause between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
-/// A change from one node set to another. [`Replacement::survey`] inspects it, [`Replacement::run`] carries it out.
+/// A change from one node set to another. [`Replacement::survey`] shows its state, and [`Replacement::run`]
+/// carries it out.
 #[derive(Debug)]
 pub struct Replacement {
     env: Env,
@@ -29,7 +30,7 @@ pub struct Replacement {
     parts: Vec<Part>,
 }
 
-/// The progress of a replacement.
+/// A progress report of a replacement.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
@@ -39,13 +40,13 @@ pub enum Progress {
     Waiting(Duration),
     /// Workers with the new list may use this node from now on.
     Opened(Arc<str>),
-    /// This node could not be reached, and is unchanged: run the same replacement again once it is reachable.
+    /// This node could not be reached, and is unchanged. Run the same replacement again once it is reachable.
     Left(Arc<str>, Cause),
 }
 
 impl Replacement {
-    /// Creates the change from the set `old` to the set `new`. A node whose name is in both stays. `config` has the settings of
-    /// the workers.
+    /// Creates the change from the set `old` to the set `new`. A node whose name is in both sets stays.
+    /// `config` contains the settings of the workers.
     ///
     /// # Errors
     /// [`ReplaceError::QuorumConfig`] if the lists or timings cannot be used, or if both lists are the same.
@@ -77,11 +78,11 @@ impl Replacement {
         Ok(self.node_parts(&found))
     }
 
-    /// Carries the change out, or continues one that was interrupted. It reports every step to `report`.
+    /// Carries out the change, or continues one that was interrupted. Reports every step to `report`.
     ///
     /// # Errors
-    /// [`ReplaceError`]. If a joining node cannot be used, or a majority of the old set cannot be closed, no node has been
-    /// opened. Nodes that have been closed stay closed until the same replacement is run again.
+    /// [`ReplaceError`]. No node is opened if a joining node cannot be used, or if a majority of the old set
+    /// cannot be closed. Nodes that have been closed stay closed until the same replacement is run again.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the change unfinished, without a leader. Run the same replacement again to finish
@@ -94,15 +95,17 @@ impl Replacement {
         self.open(&mut report).await
     }
 
-    /// Closes the nodes that are not closed, the joining nodes first. A worker with the new list may have been started
-    /// too early, and must not use the joining nodes while the old set is in use. Returns when the wait is over.
+    /// Closes the nodes that are not closed yet. The joining nodes come first: otherwise a worker with the
+    /// new list that was started too early could use them while the old set is still in use. Returns the time
+    /// at which the wait is over.
     async fn close(
         &self,
         found: Sights,
         report: &mut impl FnMut(Progress),
     ) -> Result<BootTime, ReplaceError> {
         let mut over = self.env.now();
-        // Nodes with the marker of the new set are left unchanged if the old set was closed before: they were opened.
+        // If a majority of the old set was closed before, this change has opened the nodes with the marker of
+        // the new set. They are left unchanged.
         let shut = self.shut(&found) >= self.change.old_majority();
         let mut found = found;
         for part in [Part::Joins, Part::Stays, Part::Leaves] {
@@ -172,12 +175,13 @@ impl Replacement {
         }
     }
 
-    /// Checks whether the change may be begun or continued with the nodes in their present state.
+    /// Checks that the change may begin, or continue, with the nodes in their present state.
     fn check(&self, found: &Sights) -> Result<(), ReplaceError> {
         for (at, sight) in found.iter().enumerate() {
             let Ok(sight) = sight else { continue };
             match self.change.judge(sight, self.parts[at]) {
-                // A leaving node may have any state, if enough other nodes can be closed.
+                // Ignore a fault of a leaving node itself: the change works without that node if enough other
+                // nodes can be closed.
                 Err(bar) if self.parts[at] == Part::Leaves && bar.is_of_the_node() => {}
                 judged => drop(judged.map_err(|bar| bar.at(self.nodes.name(at)))?),
             }
@@ -197,7 +201,8 @@ impl Replacement {
         self.change.enough_shut((0..found.len()).filter(old).count(), self.node_parts(found))
     }
 
-    /// Checks that every joining node is reachable, or that an earlier run has closed the old set.
+    /// Checks that every joining node is reachable. Once a majority of the old set is closed, joining nodes
+    /// need not be reachable.
     fn check_joining(&self, found: &Sights) -> Result<(), ReplaceError> {
         if self.shut(found) >= self.change.old_majority() {
             return Ok(());
@@ -209,7 +214,7 @@ impl Replacement {
         away.map_or(Ok(()), |(node, cause)| Err(ReplaceError::NewNodeAway { node, cause }))
     }
 
-    /// Returns how many nodes of the old set are closed to every worker with the old list.
+    /// Returns the number of nodes in the old set that a worker with the old list can no longer use.
     fn shut(&self, found: &Sights) -> usize {
         let shut = |(at, sight): &(usize, &Result<Sight, Cause>)| {
             self.parts[*at] != Part::Joins && sight.as_ref().is_ok_and(|sight| self.change.is_shut(sight))
@@ -229,7 +234,8 @@ impl Replacement {
         found.iter().enumerate().map(node_part).collect()
     }
 
-    /// Connects to the nodes that `which` selects, writes the marker that `decide` returns for each, and returns their states.
+    /// Connects to the nodes that `which` selects, writes the marker that `decide` returns for each, if any,
+    /// and returns the handshakes. The entry of a node that was not selected is an error.
     async fn visit(
         &self,
         decide: &(impl Fn(Part, &Sight) -> Option<Marker> + Sync),
@@ -248,5 +254,5 @@ impl Replacement {
     }
 }
 
-/// The state of each node, in their order.
+/// The handshake with each node, in the order of the nodes, or the reason why there is none.
 type Sights = Vec<Result<Sight, Cause>>;

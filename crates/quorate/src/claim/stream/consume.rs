@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The default number of messages that may wait for other workers, as a multiple of the concurrency.
+/// The default of [`Consume::max_waiting`], per unit of concurrency.
 const WAITING_PER_PLACE: usize = 4;
 
 /// A consumer that is not running yet, made by [`Claims::consume`].
@@ -39,8 +39,9 @@ type OnEnd<M> = dyn Fn(&Ended<M>) + Send + Sync;
 type OnSourceError = dyn Fn(&str) + Send + Sync;
 
 impl Claims {
-    /// Handles the messages of `source`: each is claimed, handled by `handler`, recorded as done, and
-    /// acked. [The module](crate::claim::stream) lists every other outcome of a message.
+    /// Handles the messages of `source`. Each message is claimed, handled by `handler`, recorded as done, and
+    /// acknowledged to the source (*acked*). [The module](crate::claim::stream) lists every other outcome of
+    /// a message.
     ///
     /// [`Claims::try_consume`] takes a source that can fail.
     pub fn consume<S, M, H, F, T, E>(
@@ -96,41 +97,45 @@ impl Claims {
 }
 
 impl<S, M: Message, H> Consume<S, M, H> {
-    /// Sets how many messages are claimed and handled at once, at least one. No message is pulled from the
-    /// source while this many are in flight. Default 16.
+    /// Sets how many messages are claimed and handled at once, at least one. While that many are being
+    /// claimed or handled, no message is pulled from the source. Default 16.
     pub fn concurrency(mut self, most: usize) -> Self {
         self.options.concurrency = most.max(1);
         self
     }
 
-    /// Sets how many messages may wait for other workers, at least one. No more messages are pulled from
-    /// the source while this many wait. Messages pulled before may still join them, so at most
-    /// [`Consume::concurrency`] more are held. A second copy of a message that is being handled here waits
-    /// as well. Default four times the concurrency.
+    /// Sets how many messages may wait because other workers handle them, at least one. A second copy of a
+    /// message that is being handled here waits as well. While so many messages wait, no more are pulled from
+    /// the source. Messages that were pulled before may still join them, so up to [`Consume::concurrency`]
+    /// more may wait. Default four times the concurrency.
     ///
-    /// While no messages are pulled, messages behind the waiting ones are not handled here, even if no
-    /// other worker handles them. This lasts until one of the waiting messages is done, free, or out of
-    /// [`Consume::patience`]. If N workers receive the same messages in the same order, all of them stay
-    /// busy if N - 1 times the concurrency may wait.
+    /// While no messages are pulled, messages behind the waiting ones are not handled here, even if no other
+    /// worker handles them. This lasts until one of the waiting messages is done, free, or out of
+    /// [`Consume::patience`].
+    ///
+    /// If N workers receive the same messages in the same order, the limit should be at least (N − 1) times
+    /// the concurrency. All of the workers are then busy.
     pub fn max_waiting(mut self, most: usize) -> Self {
         self.options.max_waiting = Some(most.max(1));
         self
     }
 
-    /// Sets the time for which handlers may continue after the shutdown. Default 10 s.
+    /// Sets the time for which handlers may continue after a shutdown begins. Default 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.options.grace = grace;
         self
     }
 
     /// Sets how long a message waits while another worker handles it. The message is claimed again, at
-    /// growing intervals, until it is done or free. After this time it is logged, ends as
+    /// growing intervals, until it is done or free. When its patience is over, the message is logged, ends as
     /// [`Outcome::InProgress`](super::Outcome::InProgress), and is left to the source, which may deliver it
     /// again. Default 30 s; zero means no waiting.
     ///
-    /// The time counts from when the other worker was first found to handle the message, and starts again
-    /// after an outage of the quorum. Use `Duration::MAX` for a source that delivers a message only once.
-    /// Such a message then waits until another worker has completed it, or until its claim is free.
+    /// The patience counts from the time at which another worker was first found to handle the message. It
+    /// starts again after an outage of the quorum.
+    ///
+    /// Use `Duration::MAX` for a source that delivers a message only once. Such a message then waits until
+    /// another worker has completed it, or until the other worker's claim has ended.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.options.patience = patience;
         self
@@ -172,18 +177,18 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Runs until the source and all its messages have ended, or until `shutdown` completes, with any
-    /// output. After the shutdown no more messages are pulled, handlers may continue for the grace period,
-    /// and the remaining messages are abandoned. The end of the quorum is a shutdown too.
+    /// Runs until the source and all its messages have ended, or until `shutdown` completes with any output.
+    /// After the shutdown no more messages are pulled, handlers may continue for the grace period, and the
+    /// remaining messages are abandoned. A quorum that is closed counts as a shutdown too.
     ///
     /// # Errors
-    /// [`ClaimError`] if the claims' timings cannot work: no message has been pulled then. Also if a majority of nodes
-    /// is kept from voting by faults that only an operator can fix, and no majority could vote since the quorum was
-    /// built. Every message that was pulled is then left to the source.
+    /// [`ClaimError`] if the settings of the claims cannot be used; then no message has been pulled. The
+    /// error is also returned if no majority could vote since the quorum was built, for a reason that only an
+    /// operator can fix. Every message that was pulled is then left to the source.
     ///
     /// # Cancel safety
-    /// Dropping the future drops every handler at its next await point and abandons their messages; nothing is acked.
-    /// The source must deliver messages again that were pulled and not acked.
+    /// Dropping the future drops every handler at its next await point and abandons the messages; nothing is
+    /// acked. The source must then deliver again all messages that were pulled and not acked.
     pub async fn until<F, T, E>(self, shutdown: impl Future) -> Result<Consumed, ClaimError>
     where
         S: Stream<Item = Result<M, Arc<str>>>,

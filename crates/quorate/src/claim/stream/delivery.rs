@@ -25,12 +25,12 @@ impl<M> Delivery<M> {
         &self.claim
     }
 
-    /// Returns the fencing token, whether or not this worker still holds the claim.
+    /// Returns the fencing token, even if this worker no longer holds the claim.
     pub fn token(&self) -> FencingToken {
         self.claim.token()
     }
 
-    /// Returns the fencing token if this worker holds the claim at this moment: pass it to the write that
+    /// Returns the fencing token if this worker holds the claim at this moment. Pass it to the write that
     /// follows.
     ///
     /// # Errors
@@ -39,8 +39,8 @@ impl<M> Delivery<M> {
         self.claim.fencing_token()
     }
 
-    /// Returns the token that is cancelled when the handler should finish: the consumer shuts down (and
-    /// drops the handler after the grace period), or the claim cannot be extended.
+    /// Returns the token that is cancelled when the handler should finish. There are two reasons: the
+    /// consumer shuts down, and drops the handler after the grace period; or the claim reaches its step-down.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }

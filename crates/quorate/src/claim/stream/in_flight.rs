@@ -1,10 +1,14 @@
-//! The bookkeeping of the messages that a consumer has pulled. It decides how many more may be pulled,
-//! which are claimed next, and which wait until when. It is pure.
+//! The messages that a consumer has pulled and that have not ended. The bookkeeping decides how many more may
+//! be pulled, which messages are claimed next, and until when the others wait. It does no I/O.
 //!
-//! A message occupies one of `most` slots while it is claimed or handled, and while too few nodes answer. Two kinds of
-//! messages are in the waiting room instead: a message that another worker handles, and a *twin*, which is a further
-//! copy of a message that is busy here. While the waiting room is full, no message is pulled, but messages are still
-//! claimed. A waiting message moves to a free slot as soon as its pause is over, so that the room always empties.
+//! A message occupies one of `most` slots while it is claimed or handled, and while too few nodes answer. Two
+//! kinds of messages are in the *waiting room* instead:
+//!
+//! * a message that another worker handles;
+//! * a *twin*: a further copy of a message that is being claimed or handled here.
+//!
+//! While the waiting room is full, no message is pulled, but messages are still claimed. A waiting message
+//! moves to a free slot as soon as its pause is over. So the waiting room always empties.
 
 use crate::env::BootTime;
 use std::{
@@ -13,8 +17,9 @@ use std::{
     time::Duration,
 };
 
-/// The first pause before a waiting message is claimed again, and the longest pause.
+/// The first pause before a waiting message is claimed again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The longest pause before a waiting message is claimed again.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 
 /// The number of a message, in the order of pulling.
@@ -23,10 +28,11 @@ pub(super) type Number = u64;
 /// All messages that have been pulled and have not ended.
 #[derive(Debug)]
 pub(super) struct InFlightWindow<M> {
-    /// The maximum number of messages that are claimed, handled, or held back by a missing quorum.
+    /// The number of slots: the maximum number of messages that are claimed, are handled, or wait because too
+    /// few nodes answer.
     most: usize,
-    /// The number of waiting messages from which on no more are pulled. Messages pulled before may still
-    /// join them.
+    /// The number of waiting messages at which pulling stops. Messages that were pulled before may still join
+    /// the waiting room.
     max_waiting: usize,
     patience: Duration,
     pulled: Number,
@@ -34,7 +40,7 @@ pub(super) struct InFlightWindow<M> {
     fresh: BTreeSet<Number>,
     /// The times at which waiting messages are claimed again.
     waiting: BTreeSet<(BootTime, Number)>,
-    /// The ids that are being claimed or handled. Twins wait for them.
+    /// The ids of the messages that are being claimed or handled. Their twins wait.
     busy: BTreeSet<Arc<str>>,
     /// The number of messages in the waiting room.
     others: usize,
@@ -45,11 +51,11 @@ struct Held<M> {
     message: Arc<M>,
     id: Arc<str>,
     since: BootTime,
-    /// The time at which another worker was first found to handle the message. The message's patience counts from
-    /// then.
+    /// The time at which another worker was first found to handle the message. The message's patience counts
+    /// from this time.
     elsewhere_since: Option<BootTime>,
-    /// The number of consecutive claims, after the first, that had the same result: another worker handles
-    /// it, or too few nodes answered.
+    /// The number of consecutive claims with the same result, after the first one. The result is that another
+    /// worker handles the message, or that too few nodes answered.
     looks: u32,
     /// True if too few nodes answered the last claim.
     away: bool,
@@ -64,12 +70,12 @@ enum Place {
     Busy,
     /// In the waiting room until this time: another worker handles the message, or a twin of it is busy here.
     Elsewhere(BootTime),
-    /// Waiting until this time, since too few nodes answered.
+    /// Waiting in its slot until this time, because too few nodes answered.
     Away(BootTime),
 }
 
 impl Place {
-    /// Returns whether a message in this place occupies a slot, rather than a place in the waiting room.
+    /// Returns whether a message in this place occupies a slot. Otherwise it is in the waiting room.
     fn counts(self) -> bool {
         !matches!(self, Self::Elsewhere(_))
     }
@@ -110,7 +116,7 @@ impl<M> InFlightWindow<M> {
         self.fresh.insert(number);
     }
 
-    /// Adds a pulled message for which no claim is needed or possible. It counts as busy.
+    /// Adds a pulled message that needs no claim, or that cannot be claimed. It counts as busy.
     pub(super) fn pull_unusable(&mut self, message: Arc<M>, now: BootTime) -> Number {
         self.add(message, Arc::default(), now, Place::Busy)
     }
@@ -124,8 +130,8 @@ impl<M> InFlightWindow<M> {
             let Some(held) = self.held.get(&number) else { continue };
             let (id, place) = (Arc::clone(&held.id), held.place);
             if self.busy.contains(&id) {
-                // The first message with this id is likely to be done soon. Waiting for it does not start
-                // the patience of the twin.
+                // The first message with this id is likely to be done soon. Its twin waits for it, without
+                // using up its own patience.
                 match place {
                     Place::Away(_) => self.wait(number, Place::Away(now + LOOK_AGAIN)),
                     _ => self.wait(number, Place::Elsewhere(now + LOOK_AGAIN)),
@@ -145,8 +151,8 @@ impl<M> InFlightWindow<M> {
         batch
     }
 
-    /// Makes the message wait, since another worker handles it and may be done after `retry_after`. If the message's
-    /// patience is over, returns `false` instead: then the message is left to the source.
+    /// Makes the message wait because another worker handles it and may be done after `retry_after`. If the
+    /// message's patience is over, returns `false` instead: the caller then leaves the message to the source.
     pub(super) fn elsewhere(&mut self, number: Number, retry_after: Option<Duration>, now: BootTime) -> bool {
         let patience = self.patience;
         let Some(held) = self.held.get_mut(&number) else { return true };
@@ -154,22 +160,23 @@ impl<M> InFlightWindow<M> {
         held.away = false;
         let since = *held.elsewhere_since.get_or_insert(now);
         let left = now.until(since + patience);
-        // The id of a message that is left to the source stays busy until the message has ended. If a twin were
-        // claimed before that, the end of this message would remove the twin's busy mark.
+        // The id of a message that is left to the source stays busy until the message has ended. Otherwise a
+        // twin could be claimed before, and the end of this message would remove the busy mark of the twin.
         if left.is_zero() {
             return false;
         }
         held.looks = if first { 0 } else { held.looks.saturating_add(1) };
-        // The other worker is seldom busy for as long as its claim could last, so `retry_after` only
-        // shortens the pause.
+        // The other worker is usually done long before its claim expires. So `retry_after` is not the pause
+        // itself, but only its upper limit.
         let pause = pause(held.looks).min(retry_after.unwrap_or(Duration::MAX).max(LOOK_AGAIN)).min(left);
         self.idle(number);
         self.wait(number, Place::Elsewhere(now + pause));
         true
     }
 
-    /// Makes the message wait in its slot, since too few nodes answered. Its patience starts again when a quorum
-    /// reports that another worker handles it. Returns true if this is the first such result in a row.
+    /// Makes the message wait in its slot because too few nodes answered. Its patience starts again when a
+    /// majority later reports that another worker handles it. Returns true if the last claim had another
+    /// result: the caller then logs the wait.
     pub(super) fn away(&mut self, number: Number, now: BootTime) -> bool {
         self.idle(number);
         let Some(held) = self.held.get_mut(&number) else { return false };
@@ -184,7 +191,7 @@ impl<M> InFlightWindow<M> {
 
     /// Returns the next time at which a message must be claimed again.
     pub(super) fn next_look(&self) -> Option<BootTime> {
-        // Without a free slot, only a message that already has one can be claimed.
+        // If no slot is free, only a message that already has a slot can be claimed.
         let free = self.free() > 0;
         let can = |number: &Number| free || self.held.get(number).is_some_and(|held| held.place.counts());
         self.waiting.iter().find(|(_, number)| can(number)).map(|(at, _)| *at)

@@ -9,38 +9,40 @@ pub trait Message: Send + Sync + 'static {
     /// The error of a failed ack.
     type Error: Display + Send;
 
-    /// Returns the id by which it is claimed: the same for every copy of the message, and for no other
-    /// message.
+    /// Returns the id by which the message is claimed: the same for every copy of the message, and for no
+    /// other message.
     ///
     /// # Errors
-    /// The reason if it has no readable id: such a message goes to the dead-letter hook.
+    /// The reason why the message has no readable id. The message then goes to the dead-letter hook.
     fn id(&self) -> Result<&str, Box<dyn Error + Send + Sync>>;
 
-    /// Returns a fingerprint of its payload, if the consumer should detect the same id with another payload: such a
-    /// message goes to the dead-letter hook. A fingerprint costs one more round trip for each claim. Default none.
+    /// Returns a fingerprint of the message's payload. With it, the consumer detects the same id with another
+    /// payload, and hands the message to the dead-letter hook. A fingerprint costs one more round trip for
+    /// each claim. Returns `None` by default.
     fn fingerprint(&self) -> Option<Fingerprint> {
         None
     }
 
     /// Returns whether there is nothing left to handle, for instance because the source has deleted the
-    /// message. Such a message is acked at once, and not claimed. Default `false`.
+    /// message. Such a message is acked at once, and not claimed. Returns `false` by default.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// Acknowledges to the source that the message is done. The consumer calls it once the message is done, possibly
-    /// for several copies of the message.
+    /// Acknowledges the message to the source (*acks* it), which then does not deliver it again. The consumer
+    /// acks each copy of a message that is done, is gone, or was handled by the dead-letter hook.
     ///
     /// # Cancel safety
-    /// The future is dropped if the consumer is dropped. A message that was not acked is delivered again,
-    /// and is then known to be done.
+    /// The future is dropped if the consumer is dropped. A message that was not acked is delivered again, and
+    /// a claim on it then finds it done.
     fn ack(&self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Notifies the source that the message will not be acked here, so that the source may redeliver the message
     /// sooner. Does nothing by default.
     ///
     /// # Cancel safety
-    /// The future is dropped if the consumer is dropped. The source then detects the missing ack by itself.
+    /// The future is dropped if the consumer is dropped. The source must then notice by itself that the ack
+    /// is missing.
     fn leave(&self) -> impl Future<Output = ()> + Send {
         future::ready(())
     }

@@ -1,18 +1,19 @@
-//! Consuming a stream of messages under claims: an adaptor between any source and a handler.
+//! Consumption of a stream of messages under claims: an adaptor between any source of messages and a handler.
 //!
 //! # What is not guaranteed
 //!
-//! A message is handled again if its worker ended between the handler's effect and the done record, or if the done
-//! record was lost. An effect that must not happen twice must compare the token of [`Delivery::fencing_token`] in its
-//! own transaction. A message that is not acked returns only if the source delivers it again: the adaptor stores
-//! nothing across a restart. Messages are handled in no particular order.
+//! A message is handled again if its worker ended between the handler's effect and the done record, or if the
+//! done record was lost. If an effect must not happen twice, its transaction must compare the token of
+//! [`Delivery::fencing_token`]. The adaptor stores nothing across a restart. So a message that is not
+//! acknowledged to its source (*acked*) returns only if the source delivers it again. Messages are handled in
+//! no particular order.
 //!
-//! If a source delivers each message only once, a message is lost to this worker when it ends here without being done.
-//! This happens if its handler fails, its claim is lost, its attempts are used up, its patience is over, or the
-//! consumer is shut down. Each such message is logged as a warning and reported to [`Consume::on_end`], and
-//! [`Consumed`] counts them. Let the handler retry what may succeed later, and set [`Consume::patience`] to
-//! `Duration::MAX`. If every worker receives every message, a message of a killed worker waits at the other workers
-//! and is handled there.
+//! Some sources deliver each message only once. Then a message is lost to this worker if it ends here without
+//! being done. There are five such ends: its handler fails, its claim is lost, its attempts are used up, its
+//! patience is over, or the consumer is shut down. Each such message is logged as a warning and reported to
+//! [`Consume::on_end`], and [`Consumed`] counts it. To lose fewer messages, let the handler itself retry work
+//! that may succeed later, and set [`Consume::patience`] to `Duration::MAX`. If every worker receives every
+//! message and one worker is killed, its messages wait at the other workers and are handled there.
 //!
 //! # Example
 //!
@@ -58,8 +59,8 @@
 //! | stopped: the consumer was shut down | no | abandoned |
 //!
 //! A message that another worker handles waits until it is done or free. While [the
-//! maximum](Consume::max_waiting) of messages wait, or too few nodes answer, no more messages are pulled
-//! from the source, and no message ends for that reason.
+//! maximum](Consume::max_waiting) of messages wait, or too few nodes answer, no more messages are pulled from
+//! the source. Messages that were pulled before continue to wait.
 
 mod consume;
 mod delivery;

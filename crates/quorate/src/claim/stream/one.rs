@@ -10,14 +10,15 @@ use crate::{
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
 
-/// The result of the acknowledgement of a message: see [`Ended::acked`](super::Ended::acked).
+/// The result of acknowledging a message to its source (*acking* it): see
+/// [`Ended::acked`](super::Ended::acked).
 pub(super) type Acked = Result<bool, Arc<str>>;
 use tokio_util::sync::CancellationToken;
 
-/// The maximum length of a handler's error that is kept, in bytes.
+/// The maximum number of bytes that are kept of the text of an error: of a handler, a hook or an ack.
 const WHY_MAX: usize = 1024;
 
-/// The error for a message that cannot be handled when there is no dead-letter hook.
+/// The error for a message that cannot be handled while no dead-letter hook is set.
 const NO_HOOK: &str = "there is no dead-letter hook; give one with on_dead";
 
 /// The dead-letter hook.
@@ -38,13 +39,13 @@ where
     T: ClaimResult,
     E: Display,
 {
-    // If this future is dropped before this point, at a shutdown for instance, the attempt never began and
-    // its count is withdrawn.
+    // The handler starts here. If this future is dropped earlier, for instance at a shutdown, the attempt
+    // never began and its count is withdrawn.
     let claim = claim.started();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
-    // The handler is called inside this future, so that a panic before its first await is caught as well. The error
-    // becomes text at once, so that its type does not have to be `Send`.
+    // Call the handler inside this future, so that a panic before its first await is caught as well. Convert
+    // its error to text at once, so that the error's type does not have to be `Send`.
     let work = async { handler(delivery).await.map_err(|error| error.to_string()) };
     let work = AssertUnwindSafe(work).catch_unwind();
     let relay = async {
@@ -73,7 +74,7 @@ where
     (outcome, acked)
 }
 
-/// Hands over a message whose attempt limit is reached, under the claim that found it reached.
+/// Hands over a message whose attempt limit is reached, under the claim that found the limit reached.
 pub(super) async fn give_up<M: Message>(
     claims: Claims,
     claim: Claim,
@@ -99,10 +100,11 @@ pub(super) async fn give_up<M: Message>(
     }
 }
 
-/// Acks a message that is given up, once a hook has taken it.
+/// Acks a message that is given up, if a dead-letter hook has handled it. Otherwise leaves it to the source.
 pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
     let why = match (handed, has_hook) {
-        // A hook has handled the message, here or on another worker: the dead letter is recorded only after that.
+        // A hook has handled the message, here or on another worker. This is certain, because the dead-letter
+        // record is written only after the hook.
         (true, _) => return ack(message).await,
         (false, false) => NO_HOOK,
         (false, true) => "the dead-letter hook failed",
@@ -111,7 +113,8 @@ pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bo
     Err(why.into())
 }
 
-/// Hands a message that cannot be claimed to the hook, and acks it if the hook takes it.
+/// Hands a message that cannot be claimed to the dead-letter hook, and acks the message if the hook accepts
+/// it.
 pub(super) async fn bury<M: Message>(
     message: Arc<M>,
     why: Arc<str>,
@@ -153,7 +156,7 @@ pub(super) async fn ack<M: Message>(message: &M) -> Acked {
 }
 
 async fn record(claim: Claim, result: &str) -> Outcome {
-    // The handler succeeded. A result that is too long is cut, since an error would cause the work to be
+    // The handler succeeded. Cut a result that is too long: an error here would cause the work to be
     // repeated.
     match claim.complete(cut(result, RESULT_MAX)).await {
         Ok(_) => Outcome::Handled,

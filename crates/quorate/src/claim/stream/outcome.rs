@@ -1,19 +1,19 @@
 use crate::{claim::ClaimError, node::Owner};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The end of a message, for [`Consume::on_end`](super::Consume::on_end).
+/// The end of a message, which [`Consume::on_end`](super::Consume::on_end) reports.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Ended<M> {
     /// The message.
     pub message: Arc<M>,
-    /// Its outcome.
+    /// The message's outcome.
     pub outcome: Outcome,
-    /// `Ok(true)` if the source accepted the ack: the message is done. `Ok(false)` if no ack was sent. An error with
-    /// the reason if the ack failed, or if the dead-letter hook failed or is missing: the source may then deliver the
-    /// message again.
+    /// The result of the ack. `Ok(true)`: the source accepted it. `Ok(false)`: no ack was sent. An error with
+    /// the reason: the ack failed, or the dead-letter hook failed or is missing. The source may then deliver
+    /// the message again.
     pub acked: Result<bool, Arc<str>>,
-    /// The time since it was pulled.
+    /// The time since the message was pulled.
     pub took: Duration,
 }
 
@@ -21,15 +21,15 @@ pub struct Ended<M> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Handled here, and recorded as done by a majority.
+    /// The message was handled here, and a majority stores that it is done.
     Handled,
     /// The message had been handled before.
     Duplicate {
-        /// The result of that handling.
+        /// The result that the earlier handler returned.
         result: Arc<str>,
     },
-    /// Another worker handles it, and [`Consume::patience`](super::Consume::patience) is over: it is left
-    /// to the source.
+    /// Another worker handles the message, and [`Consume::patience`](super::Consume::patience) is over. The
+    /// message is left to the source.
     InProgress {
         /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
@@ -39,8 +39,8 @@ pub enum Outcome {
         /// The error, or the text of the panic.
         why: Arc<str>,
     },
-    /// The attempt limit is reached, counting all workers, and no attempt has completed it: the message is
-    /// given up.
+    /// The message is given up: the attempts of all workers together have reached the limit, and none has
+    /// completed the message.
     DeadLettered {
         /// The number of attempts that had begun.
         attempts: u32,
@@ -68,25 +68,25 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Consumed {
-    /// [`Outcome::Handled`].
+    /// The number of messages with [`Outcome::Handled`].
     pub handled: u64,
-    /// [`Outcome::Duplicate`].
+    /// The number of messages with [`Outcome::Duplicate`].
     pub duplicates: u64,
-    /// [`Outcome::InProgress`].
+    /// The number of messages with [`Outcome::InProgress`].
     pub in_progress: u64,
-    /// [`Outcome::Failed`].
+    /// The number of messages with [`Outcome::Failed`].
     pub failed: u64,
-    /// [`Outcome::DeadLettered`].
+    /// The number of messages with [`Outcome::DeadLettered`].
     pub dead_lettered: u64,
-    /// [`Outcome::Unusable`].
+    /// The number of messages with [`Outcome::Unusable`].
     pub unusable: u64,
-    /// [`Outcome::Gone`].
+    /// The number of messages with [`Outcome::Gone`].
     pub gone: u64,
-    /// [`Outcome::Lost`].
+    /// The number of messages with [`Outcome::Lost`].
     pub lost: u64,
-    /// [`Outcome::Unrecorded`].
+    /// The number of messages with [`Outcome::Unrecorded`].
     pub unrecorded: u64,
-    /// [`Outcome::Stopped`].
+    /// The number of messages with [`Outcome::Stopped`].
     pub stopped: u64,
     /// The number of messages, of all outcomes together, that were acked to the source.
     pub acked: u64,

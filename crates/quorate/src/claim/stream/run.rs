@@ -16,20 +16,22 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::Futu
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The maximum number of claim rounds in flight. While so many rounds are in flight, further messages gather for the
-/// next round.
+/// The number of claim rounds in flight at which no further round begins. Further messages then gather for
+/// the next round.
 const BATCHES: usize = 2;
-/// The first pause after an error of the source, and the longest pause: the error may be permanent.
+/// The first pause after an error of the source.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// The longest pause after an error of the source. Pauses grow because the error may be permanent.
 const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
-/// The time to wait for handlers that are dropped at the end of the grace period. A handler that yields
-/// ends within it.
+/// The time to wait for the end of handlers that are dropped after the grace period. A handler ends within
+/// this time if it reaches an await point.
 const TO_END: Duration = Duration::from_secs(1);
 
-/// The maximum lengths of an id and of an outcome in a log line, in bytes.
+/// The maximum length of an id in a log line, in bytes.
 const ID_MAX: usize = 120;
-/// The maximum number of bytes of the reason for an invalid id that the outcome and the dead-letter hook get.
+/// The maximum length of the reason for an invalid id, in bytes, in the outcome and for the dead-letter hook.
 const BAD_ID_MAX: usize = 240;
+/// The maximum length of an outcome in a log line, in bytes.
 const OUTCOME_MAX: usize = 500;
 
 type Verdicts = Vec<(Number, Result<ClaimOutcome, ClaimError>)>;
@@ -48,7 +50,7 @@ where
     E: Display + 'static,
 {
     let Consume { claims, source, handler, options } = consume;
-    // Timings that cannot work are reported before anything is pulled.
+    // Check the settings before anything is pulled.
     claims.validate()?;
     let env = claims.quorum.env().clone();
     let window = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
@@ -89,7 +91,7 @@ where
                 None => dry = true,
                 Some(incoming) => {
                     consumer.pull(incoming);
-                    // Messages that are available already join the same round.
+                    // Further messages that are available now join the same claim round.
                     while consumer.pulls()
                         && let Some(Some(incoming)) = source.next().now_or_never()
                     {
@@ -124,7 +126,7 @@ struct Consumer<M, H> {
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
     rest: Rest,
     consumed: Consumed,
-    /// The reason why a majority of nodes refuses this worker, if only an operator can fix it and the
+    /// The error that ends the consumer: no majority can vote, only an operator can fix the reason, and this
     /// worker has never had a quorum.
     refused: Option<ClaimError>,
 }
@@ -137,7 +139,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Starts a pause that grows with each error, until a message arrives.
+    /// Starts a pause, which grows with each error in a row. A message ends the row.
     fn failed(&mut self, now: BootTime) {
         self.until = Some(now + ASK_AGAIN.saturating_mul(1 << self.failures.min(8)).min(ASK_AT_LEAST_EVERY));
         self.failures = self.failures.saturating_add(1);
@@ -195,8 +197,8 @@ where
         }
     }
 
-    /// Begins claim rounds for the messages that are ready to be claimed, while fewer than `BATCHES` rounds are in
-    /// flight.
+    /// Begins claim rounds for the messages that are ready to be claimed, while fewer than `BATCHES` rounds
+    /// are in flight.
     fn claim(&mut self) {
         while self.rounds.len() < BATCHES {
             let mut batch = self.window.batch(self.env.now());
@@ -257,8 +259,9 @@ where
                 let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
-            // This worker has a configuration error, so the consumer ends. A worker that has had a quorum waits
-            // instead, since an operator may be rotating a password.
+            // End the consumer: only an operator can fix the fault, such as a wrong configuration of this
+            // worker. A worker that has had a quorum waits instead: an operator may just be changing a
+            // password.
             Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
                 self.window.away(number, now);
                 self.refused = Some(error);
@@ -271,7 +274,7 @@ where
         }
     }
 
-    /// Runs the work on a message in a task of its own, so that messages use all threads.
+    /// Runs the work on a message in a task of its own, so that the messages use all threads of the runtime.
     fn start(&mut self, number: Number, work: impl Future<Output = (Outcome, one::Acked)> + Send + 'static) {
         let kill = self.kill.clone();
         let task: ScopedTask<Option<(Outcome, one::Acked)>> = self.env.spawn_scoped(async move {
@@ -284,7 +287,7 @@ where
     }
 
     fn worked(&mut self, (number, worked): Worked) {
-        // A task that was stopped when the quorum closed, or at the end of the grace period, has no outcome.
+        // A task has no outcome if it was dropped when the quorum closed, or at the end of the grace period.
         let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Ok(false)));
         self.end(number, outcome, acked);
     }
@@ -298,15 +301,15 @@ where
         }
     }
 
-    /// Logs the end of a message. The log line is a warning if the message was not acked, since the message is then
-    /// lost unless the source redelivers it. For the messages that the shutdown stops, the shutdown logs only the
-    /// number.
+    /// Logs the end of a message. The line is a warning if the message was not acked, because the message is
+    /// then lost unless the source redelivers it. Messages that the shutdown stops are logged at the level
+    /// *debug*. [`Consumer::shut_down`] logs one warning with their number.
     fn log(&self, message: &M, outcome: &Outcome, acked: &one::Acked) {
         let set = &*self.claims.set;
         let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));
         let outcome_text = plain(&outcome.to_string(), OUTCOME_MAX);
         match (outcome, acked) {
-            // The shutdown logs how many messages were stopped.
+            // The shutdown logs the number of stopped messages as a warning.
             (_, Ok(true)) | (Outcome::Stopped, _) => {
                 tracing::debug!(set, id, ?acked, "a message ended: {outcome_text}");
             }
@@ -335,10 +338,11 @@ where
         }
     }
 
-    /// Ends all handlers within the grace period, and reports the outcome of each message.
+    /// Asks the handlers to finish, drops those that still run after the grace period, and reports the
+    /// outcome of each message.
     async fn shut_down(&mut self) {
         self.stop.cancel();
-        // Dropping the rounds abandons claims that are still being acquired: what they hold is released.
+        // Dropping the rounds releases claims that are still being acquired.
         self.rounds.clear();
         let deadline = self.env.now() + self.options.grace;
         let env = self.env.clone();

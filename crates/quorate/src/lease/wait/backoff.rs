@@ -7,36 +7,39 @@ use crate::{
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-/// The longest time between two attempts of a waiter at first, whatever the holder's remaining TTL.
+/// The longest time between two attempts of a waiter, until a majority of the nodes has reported a release to
+/// this process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The maximum number of doublings of `LOOK_EVERY` if releases are reported: up to 400 ms.
+/// The maximum number of doublings of `LOOK_EVERY` once releases are reported: up to 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
 /// The range of the random offset that keeps polling waiters from attempting all at once.
 const JITTER: Duration = Duration::from_millis(20);
-/// The maximum number of doublings of the pause after split votes. The first such pause is shorter than twice the time
-/// of one attempt.
+/// The maximum number of doublings of the pause after split votes. The first pause is shorter than twice the
+/// time of one attempt.
 const SPLITS_DOUBLED: u32 = 8;
-/// The range to which the measured duration of an attempt is clamped. It determines how waiters that are woken
-/// together spread their attempts.
+/// The limits for the measured duration of an attempt. Waiters that are woken together use this duration to
+/// spread their attempts.
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
 /// The longest time over which waiters that are woken together spread their attempts.
 const SPREAD_MAX: Duration = Duration::from_millis(20);
 
 /// The waits of one caller between its attempts at a resource.
 ///
-/// A wait ends when a majority of nodes has reported a release of the resource. Reports may be lost, so it also ends
-/// when the holder's lease expires, and every 100 ms. Once releases have proved to be reported, this interval grows.
-/// After attempts that split the votes, so that no client holds the resource, the wait is a random pause, which grows
-/// until one of the attempts has won.
+/// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
+/// wait also ends when the holder's TTL is over, and after 100 ms. This interval grows to 400 ms once a
+/// majority has reported any release to this process.
+///
+/// If attempts split the votes, so that no client holds the resource, the wait is a random pause. It grows
+/// until one of the attempts wins.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff<'a> {
     inner: &'a Arc<QuorumInner>,
     resource: &'a Resource,
     mode: Mode,
     waiting: Option<Subscription>,
-    /// The number of attempts in a row that were lost although no client held the resource.
+    /// The number of consecutive attempts that were lost although no client held the resource.
     splits: u32,
-    /// The number of waits in a row that ended without a reported release.
+    /// The number of consecutive waits that ended without a reported release.
     looks: u32,
     /// The duration of the fastest attempt so far.
     attempt: Duration,
@@ -47,15 +50,17 @@ impl<'a> RetryBackoff<'a> {
         Self { inner, resource, mode, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
     }
 
-    /// Uses up a pending wake-up. Must be called before every attempt.
+    /// Discards a pending wake-up, which reports a release: the next attempt itself finds out whether the
+    /// resource is free. Must be called before every attempt.
     pub(crate) fn attempts(&self) {
         if let Some(waiting) = &self.waiting {
             waiting.attempts();
         }
     }
 
-    /// Uses up a pending wake-up after a successful attempt. If this caller is a reader, wakes the next waiter, which
-    /// may share the resource. A writer wakes no other waiter. Must be called once the resource is held.
+    /// Discards a pending wake-up after a successful attempt. If this caller is a reader, wakes the next
+    /// waiter of this process, which may share the resource. A writer wakes no other waiter. Must be called
+    /// once the resource is held.
     pub(crate) fn won(&self) {
         let Some(waiting) = &self.waiting else { return };
         waiting.attempts();
@@ -83,7 +88,8 @@ impl<'a> RetryBackoff<'a> {
             if is_contended(tally) {
                 self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
             }
-            // A release before the subscription began is not reported to this waiter: attempt again at once.
+            // The resource may have been released before the subscription began, and this waiter got no
+            // report of that. So if another client held it, the next attempt is made at once.
             if !is_contended(tally) || split {
                 let until = env.now() + self.pause(tally);
                 env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
@@ -110,9 +116,10 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Returns whether to attempt a resource whose release was just reported. If several workers were notified and
-    /// all attempted at once, none might win. So each worker first waits for a random time. A worker that is not
-    /// among the first then asks one node whether another worker has acquired the resource.
+    /// Returns whether to attempt a resource whose release was just reported. If all notified workers
+    /// attempted at once, perhaps none would win. So each worker first waits for a random time. If that time
+    /// is longer than one attempt, the worker then asks one node whether another worker has acquired the
+    /// resource.
     async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.inner.env();
         if wake.notified <= 1 {
@@ -154,8 +161,8 @@ impl<'a> RetryBackoff<'a> {
             _ => LOOK_EVERY,
         };
         match tally.retry_after() {
-            // No majority names a holder: either the votes were split, or there is a holder that an unreachable node
-            // hides. The second case may last, so the pause grows with each attempt.
+            // No majority names a holder. Either the votes were split, or the nodes that answered cannot show
+            // a holder that exists. The second case may last, so the pause grows with each attempt.
             _ if self.splits > 0 => {
                 let most = self.attempt * (1 << self.splits.min(SPLITS_DOUBLED));
                 env.random_below(most.min(LOOK_EVERY))

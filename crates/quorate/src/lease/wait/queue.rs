@@ -10,12 +10,12 @@ use std::{sync::Arc, time::Duration};
 /// The longest time between two requests that renew a place.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A place in the nodes' queues for one resource, requested once its waiter's patience is over. Dropping it gives the
-/// place up on every node.
+/// A waiter's place in the nodes' queues for one resource. The waiter requests the place once its patience is
+/// over. Dropping the ticket gives up the place on every node.
 ///
-/// The place is renewed only while a majority has it. Without this rule, consider two waiters that each reach only
-/// some of the nodes. Each could stay at the head of the queue on its own nodes without limit, and neither would
-/// acquire the lock.
+/// The place is renewed only while a majority of the nodes has it. Suppose that two waiters each reach only
+/// some of the nodes. If both kept their places, each could stay at the head of the queue on its nodes, and
+/// neither would acquire the lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
@@ -24,7 +24,7 @@ pub(crate) struct QueueTicket {
     /// The start of the wait by the waiter's wall clock, in microseconds. The nodes order their queues by it.
     at: u64,
     exclusive: bool,
-    /// The time before which the place is not requested.
+    /// The time from which the place is requested.
     from: BootTime,
     /// The votes on the last request for the place.
     asked: Option<VoteReceiver>,
@@ -49,16 +49,17 @@ impl QueueTicket {
         }
     }
 
-    /// Returns the lifetime of a place on a node if it is not renewed: three times the longest time that a renewal
-    /// may take.
+    /// Returns the lifetime of a place on a node if it is not renewed: three times the longest time between
+    /// two renewals.
     pub(crate) fn ttl(config: &QuorumConfig) -> Duration {
         (AGAIN + config.node_timeout * 2) * 3
     }
 
-    /// Renews the place, and returns the ticket to attempt with. Returns `None` while the waiter's patience lasts,
-    /// and for some time after fewer than a majority had the place.
+    /// Requests or renews the place, and returns the ticket for the next attempt. Returns `None` while the
+    /// waiter's patience lasts. If fewer than a majority of the nodes had the place, gives it up. Then
+    /// returns `None` for a random time, between one and two lifetimes of a place.
     ///
-    /// The attempt's requests are sent after the renewal, so each node handles the renewal first.
+    /// The requests of the next attempt are sent after the renewal, so each node handles the renewal first.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
         let inner = Arc::clone(&self.inner);
         let env = inner.env();
@@ -85,7 +86,7 @@ impl QueueTicket {
         Some(self.ticket.clone())
     }
 
-    /// Returns the latest time at which to renew the place.
+    /// Returns the latest time at which to request or renew the place.
     pub(crate) fn due(&self) -> BootTime {
         let soon = self.inner.env().now() + AGAIN;
         if self.asked.is_some() { soon } else { self.from.max(soon) }
@@ -105,8 +106,8 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Waits for the votes on the place, and returns whether a majority has confirmed it. Each node's vote arrives within
-/// the node timeout, as a failure if the node is silent.
+/// Waits for the votes on the place, and returns whether a majority has confirmed it. The driver reports a
+/// node that stays silent as failed within the node timeout.
 async fn stands(votes: &mut VoteReceiver, nodes: usize, majority: usize) -> bool {
     let (mut standing, mut open) = (0, nodes);
     while standing < majority && standing + open >= majority {
