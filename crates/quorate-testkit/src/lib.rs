@@ -1,6 +1,10 @@
-//! The tools of Quorate's tests: real Redis servers, a faulty network in front of them, the suite that
-//! every kind of node passes, random histories to which every kind must give the same answers, and a seeded
-//! simulation.
+//! The tools of Quorate's tests:
+//!
+//! * [`redis`] and [`postgres`] start real servers. [`proxy`] puts a faulty network in front of a server, and
+//!   [`hostile`] is a server that answers wrongly.
+//! * [`conformance`] is the suite that every kind of node passes. [`differential`] sends random histories to
+//!   several kinds, which must give the same answers.
+//! * [`model`] searches models of the protocol. [`sim`] runs the shipped code in a seeded simulation.
 //!
 //! # What is not guaranteed
 //!

@@ -1,9 +1,10 @@
-//! Reports tests that cannot run on this machine. Each such test is named. Where every test must run, it fails.
+//! Reports tests that cannot run on this machine, each by its name. In an environment where every test must
+//! run, such a report makes the test fail.
 //!
 //! # What is not guaranteed
 //!
-//! This module does not notice a test that never calls [`cannot_run`] and returns early. `tests/not_run.rs` reads the
-//! sources for tests that are ignored or left out on a platform.
+//! This module does not notice a test that returns early without a call of [`cannot_run`]. The test
+//! `tests/not_run.rs` finds tests that are ignored or left out on a platform: it reads the sources.
 
 use std::{
     env,
@@ -13,23 +14,24 @@ use std::{
     path::Path,
 };
 
-/// The variable with the name of the file to which each test that could not run adds a line. `tests/run.sh`
-/// sets it and prints the file at its end.
+/// The environment variable with the name of a file. Each test that cannot run adds a line to this file.
+/// `tests/run.sh` sets the variable and prints the file at its end.
 pub const NOT_RUN_FILE: &str = "TESTS_NOT_RUN";
 
-/// Reports that the test `name` cannot run here, for `reason`, which says how to change that. The caller then returns
-/// from the test.
+/// Reports that the test `name` cannot run here, for `reason`, which says how to change that. The caller then
+/// returns from the test.
 ///
-/// The line is written directly to standard error, because the test harness hides the output of a test that passes. It
-/// is also written to the file that `TESTS_NOT_RUN` names.
+/// The line is written directly to standard error, because the test harness hides the output of a test that
+/// passes. It is also written to the file that the variable `TESTS_NOT_RUN` names.
 ///
 /// # Panics
-/// If `CI=true` is set, because every test must run there; and if the file cannot be written.
+/// If the variable `CI` is `true` or `1`, because every test must run there; and if the file cannot be
+/// written.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn cannot_run(name: &str, reason: &str) {
     let file = env::var_os(NOT_RUN_FILE);
     match report(name, reason, env::var_os("CI").as_deref(), file.as_deref().map(Path::new)) {
-        // A failure does no harm, because the file has the line as well.
+        // An error of this write must not fail the test.
         Ok(line) => drop(writeln!(io::stderr(), "{line}")),
         Err(why) => panic!("{why}"),
     }

@@ -46,8 +46,8 @@ fn random_histories_get_the_same_replies() {
     found.unwrap();
 }
 
-/// A server's script once rounded the remaining time of a lease of thousands of years to
-/// `4.5035996273705e+15`, and one such key made every batch fail that read it.
+/// Checks that the remaining time of a very long lease is an integer. A server's script once rounded that of
+/// a lease of thousands of years to `4.5035996273705e+15`. Then every batch failed that read the key.
 #[test]
 fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     let held = Ask::Extend {
@@ -61,18 +61,19 @@ fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     assert_eq!(Nodes::new().differ(&steps), None);
 }
 
-/// The number of steps by which shrinking may stop early. It depends on the order in which it tries to leave steps out.
+/// The number of steps by which a shrunk history may be longer than necessary. Its length depends on the
+/// order in which shrinking tries to leave steps out.
 const STOPS_EARLY: usize = 2;
 
-/// Checks that each built-in fault of a wrong node is found, by a short history.
+/// Checks that random histories reveal each fault of a wrong node, and that a short history is enough.
 #[test]
 fn a_wrong_node_is_found_in_few_steps() {
-    // The number of requests that suffices to show each fault: a set-up, the wrong request, and a read if the
-    // reply to the wrong request does not show the fault.
+    // Returns the number of requests that suffice to show a fault. They are a set-up, the wrong request, and
+    // a read if the reply to the wrong request does not show the fault.
     let shortest = |fault: Fault| match fault {
         Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
-        // The fault shows in one request with a wrong stamp, or in two requests, the first of which changes
-        // the marker.
+        // One request with a wrong marker shows this fault, or two requests, the first of which changes the
+        // marker.
         Fault::IgnoresTheMarker => 2,
         Fault::ReleasesForAnyone | Fault::RaisesForAnyone | Fault::CutsResults => 2,
         Fault::SharesBesideAWriter => 2,
@@ -99,7 +100,7 @@ fn a_wrong_node_is_found_in_few_steps() {
     }
 }
 
-/// Returns a runner of `cases` cases: equal seeds give equal histories.
+/// Returns a runner of `cases` cases. Equal seeds give equal histories.
 fn runner(cases: u32, seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -116,7 +117,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The nodes that histories run on.
+/// The nodes on which histories run.
 struct Nodes {
     runtime: tokio::runtime::Runtime,
     server: Arc<Mutex<RedisServer>>,
@@ -148,8 +149,8 @@ impl Nodes {
     }
 }
 
-/// Returns a directory in memory if the machine has one. It is faster, because a file node syncs every write,
-/// and no data here must outlive a test.
+/// Returns a directory in memory if the machine has one. It is faster, because a file node syncs every write.
+/// The data need not outlive the test.
 fn scratch() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let home = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };

@@ -1,5 +1,5 @@
-//! Servers that violate the protocol on purpose have no vote and break nothing. None of their text is
-//! printed.
+//! Checks that servers that violate the protocol on purpose have no vote and break nothing, and that none of
+//! their text is printed.
 //!
 //! `QUORATE_CASES=200` tries more seeds than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
@@ -49,7 +49,7 @@ impl Cluster {
         Self { servers, quorum }
     }
 
-    /// Checks the quorum's descriptions of its nodes, which go into logs.
+    /// Checks that the descriptions of the quorum's nodes, which go into logs, are fit to print.
     fn check_words(&self) {
         for node in self.quorum.nodes() {
             fit_to_print(&format!("{node:?}"));
@@ -73,7 +73,7 @@ async fn acquire(quorum: &Quorum) -> Lease {
     soon(quorum.lock("r").ttl(TTL).acquire()).await.unwrap()
 }
 
-/// Three honest nodes of five are enough, whatever the other two nodes answer.
+/// Checks that three honest nodes of five are enough, whatever the two hostile nodes answer.
 async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
     let cluster = Cluster::new(3, hostile);
     let mut last = None;
@@ -89,14 +89,14 @@ async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
             fit_to_print(&error.to_string());
         }
         assert!(lease.fencing_token().is_ok());
-        // All honest nodes, which are a majority, must confirm the release.
+        // The release succeeds only if all three honest nodes, a bare majority, confirm it.
         soon(lease.release()).await.unwrap();
         cluster.check_words();
     }
     soon(cluster.quorum.close()).await;
 }
 
-/// A worker rejects a ledger with endless or otherwise impossible pages as no answer, within a short time.
+/// Checks that a worker soon rejects a ledger whose pages are endless or otherwise impossible.
 #[tokio::test]
 async fn impossible_ledger_pages_are_no_answer() {
     for kind in Hostility::PAGERS {
@@ -123,7 +123,7 @@ async fn impossible_ledger_pages_are_no_answer() {
     }
 }
 
-/// A server may return a record twice. The worker reads it as one record.
+/// Checks that a worker reads a record only once if a server returns it twice.
 #[tokio::test]
 async fn a_record_returned_twice_is_read_once() {
     let cluster = Cluster::new(1, &[Hostility::RepeatedRecords; 2]);
@@ -134,7 +134,8 @@ async fn a_record_returned_twice_is_read_once() {
     soon(cluster.quorum.close()).await;
 }
 
-/// Three hostile nodes and two honest nodes never form a majority, because no hostile node has a vote.
+/// Checks that three hostile nodes never form a majority with two honest ones, because no hostile node has a
+/// vote.
 async fn a_majority_is_never_believed(hostility: Hostility) {
     let cluster = Cluster::new(2, &[hostility; 3]);
     let tried = soon(cluster.quorum.lock("r").ttl(TTL).wait(Duration::from_millis(1_500)).acquire()).await;
@@ -147,7 +148,7 @@ async fn a_majority_is_never_believed(hostility: Hostility) {
     soon(cluster.quorum.close()).await;
 }
 
-/// Runs `work` for each of `kinds`, several at the same time, because most of the time is spent waiting.
+/// Runs `work` for each of `kinds`, four at a time, because most of the time is spent waiting.
 async fn for_each<F: Future<Output = ()>>(kinds: &[Hostility], work: impl Fn(Hostility) -> F) {
     for some in kinds.chunks(4) {
         futures_util::future::join_all(some.iter().map(|kind| work(*kind))).await;
@@ -165,8 +166,8 @@ async fn three_hostile_nodes_of_five_have_no_vote() {
     for_each(&Hostility::BREAKERS, a_majority_is_never_believed).await;
 }
 
-/// A server that reports another run id at each connection is never known long enough to vote, unless new
-/// nodes are trusted.
+/// Checks that a server that reports another run id at each connection never votes: it is never known for
+/// long enough. (New nodes are not trusted here.)
 #[tokio::test]
 async fn a_node_of_another_run_each_time_has_no_vote() {
     let servers: Vec<_> = (0..3).map(|_| HostileServer::start(Hostility::AnotherRun).unwrap()).collect();
@@ -206,8 +207,8 @@ async fn any_mixture_of_hostility_blocks_no_lock() {
     }
 }
 
-/// A worker closes the connection to a server that floods it, or whose answers never end, before they fill
-/// the memory.
+/// Checks that a worker closes the connection to a server that floods it, or whose answers never end, before
+/// the data fills the memory.
 #[tokio::test]
 async fn a_flood_is_bounded() {
     let before = memory();
@@ -232,9 +233,9 @@ fn memory() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// No client can distinguish a node that grants everything to every client from an honest one. With four
-/// honest nodes beside it, exclusion holds as long as the holder has grants of three honest nodes. A round in
-/// which all nodes answer gives it these.
+/// Checks exclusion with one node that grants everything to every client. No client can distinguish it from
+/// an honest one. With four honest nodes beside it, exclusion holds as long as the holder has the grants of
+/// three honest nodes. The holder gets these if all nodes answer its round.
 #[tokio::test]
 async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
@@ -253,7 +254,7 @@ async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     soon(lease.release()).await.unwrap();
 }
 
-/// One request for each script of the Redis node. The order of the scripts of one kind is that of `scripts.rs`.
+/// Returns one request for each script of the Redis node.
 fn one_of_each() -> Vec<Request> {
     let (lock, claim) = (Resource::lock("r").unwrap(), Resource::claim("s", "m").unwrap());
     let (owner, ledger, token, keep): (_, Arc<str>, _, _) =
@@ -277,7 +278,7 @@ fn one_of_each() -> Vec<Request> {
             Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: TTL, token, keep },
             Request::Release { resource: resource.clone(), owner: owner.clone() },
             Request::Inspect { resource: resource.clone() },
-            // On a claim, a share request is the one that does not apply.
+            // A share request is not valid for a claim. It reaches the script that refuses such requests.
             Request::Share { resource, owner, ttl: TTL, ticket: None },
         ]);
     }
@@ -321,8 +322,8 @@ fn one_of_each() -> Vec<Request> {
     requests
 }
 
-/// The server identifies a script by its number. If its table lacks a script or has another order, the other tests here would
-/// meet protocol errors in place of the hostility that they name.
+/// Checks the server's table of scripts. The server identifies a script by its number. If the table were
+/// wrong, the other tests here would meet protocol errors in place of the hostility that they name.
 #[tokio::test]
 async fn the_server_has_a_valid_reply_to_every_script() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
@@ -352,8 +353,9 @@ async fn the_server_has_a_valid_reply_to_every_script() {
     );
 }
 
-/// The limit of the guarantee: a majority that includes the liar proves nothing. Two workers both hold the
-/// lock if each reaches the liar and another half of the honest nodes. Redlock trusts the answers of nodes.
+/// Shows the limit of the guarantee: a majority that includes the liar proves nothing. Two workers both hold
+/// the lock if each reaches the liar and a different half of the honest nodes. Redlock trusts the answers of
+/// nodes.
 #[tokio::test]
 async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
@@ -363,8 +365,8 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     let first = acquire(&a).await;
     honest[2..].iter().for_each(|node| node.switch(true));
     honest[..2].iter().for_each(|node| node.switch(false));
-    // The second worker has been connected to the nodes before. It connects again as soon as it notices that
-    // the connections are open.
+    // The second worker was connected to the nodes before they were switched off. It connects again as soon
+    // as it notices that its connections have ended.
     let second = acquire(&b).await;
     assert!(
         first.fencing_token().is_ok() && second.fencing_token().is_ok(),
@@ -372,8 +374,9 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     );
 }
 
-/// A server that reports false releases, hundreds before each answer, wakes no waiter and fills no memory. A
-/// waiter polls as often as if that server were silent, and the other servers wake it.
+/// Checks that a server that reports hundreds of false releases before its answers wakes no waiter and fills
+/// no memory. A waiter polls as often as if that server were silent, and releases by the other servers wake
+/// it.
 #[tokio::test]
 async fn false_release_messages_wake_no_waiter() {
     let server = HostileServer::start(Hostility::NoisyPushes).unwrap();

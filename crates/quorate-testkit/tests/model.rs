@@ -1,18 +1,19 @@
-//! Each model holds with all its rules, and breaks if one rule is left out.
+//! Checks that each model holds with all its rules, and breaks if one rule is left out.
 
 use quorate_testkit::model::{
     Found, Limits, Searchable, exclusion, fencing, ledger, opened_runs, poison, readwrite, search,
     search_until,
 };
 
-/// Fails unless `model` holds in all its states, within its bounds.
+/// Fails unless `model` holds in all its states, within its bounds, and every `sometimes` property has an
+/// example.
 fn holds<M: Searchable>(name: &str, model: M) {
     let found = look(name, model, usize::MAX);
     assert!(found.holds() && found.complete, "{name}: {found}");
 }
 
-/// Fails if `model` breaks within the given number of states. So few states do not reach every `sometimes`
-/// property.
+/// Fails if `model` breaks a property within the given number of states. The search may be too short for the
+/// `sometimes` properties.
 fn holds_so_far<M: Searchable>(name: &str, model: M, states: usize) {
     let found = look(name, model, states);
     assert!(found.broken.is_empty(), "{name}: {found}");
@@ -25,14 +26,14 @@ fn look<M: Searchable>(name: &str, model: M, states: usize) -> Found {
     found
 }
 
-/// Fails unless the model, with a rule left out, breaks this property.
+/// Fails unless `model`, which leaves a rule out, breaks this property.
 fn breaks<M: Searchable>(name: &str, property: &'static str, model: M) {
     let found = search_until(model, Limits { states: 20_000_000 }, property);
     println!("without {name}: {found}");
     assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
 }
 
-/// Fails if the model, with a rule left out, breaks this property within its bounds. Other properties may
+/// Fails if `model`, which leaves a rule out, breaks this property within its bounds. Other properties may
 /// break.
 fn keeps<M: Searchable>(name: &str, property: &'static str, model: M) {
     let has = model.properties().iter().any(|any| any.name == property);
@@ -107,7 +108,7 @@ mod tick {
         breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
         let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
         breaks("Seal (no faults)", FOUND, faultless);
-        // Without compare-and-set, only the seal protects the ledger.
+        // Without compare-and-set, the seal alone keeps the verdict true.
         let wild = Ledger { without: &[Rule::CompareAndSet], returns: 1, ..Ledger::leaders() };
         holds("ledger without CompareAndSet", wild);
         holds(
@@ -206,7 +207,8 @@ mod reading {
         breaks("EndBeforeDowngrade", ALONE, first.without(Rule::EndBeforeDowngrade));
         let owner = ReadWrite::of(&[Downgrades, Writes]);
         breaks("DowngradeByOwner", BETWEEN, owner.without(Rule::DowngradeByOwner));
-        // A late extension makes an owner that was forgotten the owner again.
+        // A late extension can set the writer as the owner again on a node that has granted the lock to
+        // another agent since.
         let late = ReadWrite { extensions: 1, ..owner };
         breaks("DowngradeByToken", BETWEEN, late.without(Rule::DowngradeByToken));
     }

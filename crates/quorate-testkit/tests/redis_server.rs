@@ -1,5 +1,4 @@
-//! Checks that the servers that other tests use behave as the documentation of their methods
-//! describes.
+//! Checks that the servers that other tests use behave as the documentation of their methods says.
 
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::{io::Read, net::TcpStream, path::Path, time::Duration};

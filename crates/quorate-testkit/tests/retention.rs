@@ -1,5 +1,5 @@
-//! The records that nodes keep of a job, and the time for which they keep them after the job's last worker.
-//! Leaders run over memory nodes, on clocks that the test moves forward.
+//! Checks for how long the nodes keep the records of a job after the job's last worker has ended. Leaders run
+//! over memory nodes, on clocks that the test moves forward.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The time for which the records of a job are kept after its last worker.
+/// The time for which the records of a job are kept after the job's last worker has ended.
 const RETENTION: Duration = Duration::from_secs(8 * 3600);
 /// The longest wait for anything that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A TTL much longer than a step of the clocks, so that a leader keeps its term while the clocks move.
+/// A TTL that is much longer than a step of the clocks, so that a leader keeps its term while the clocks
+/// move.
 const TTL: Duration = Duration::from_secs(20 * 3600);
 
 struct Cluster {
@@ -97,7 +98,7 @@ impl Cluster {
         self.until(&format!("{job} has run"), async || self.has_history(job).await).await;
     }
 
-    /// Moves the clocks forward in steps. After each step every task runs.
+    /// Moves the clocks forward in steps. After each step, every task has time to run.
     async fn pass(&self, time: Duration) {
         let step = time / 16;
         for _ in 0..16 {
@@ -118,7 +119,8 @@ impl Worker {
 fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
     let setup = QuorumConfig {
         worker: worker.into(),
-        // A step of the clocks makes a node with a pending request look slow, so the timeout is long.
+        // To a worker with a request under way, a step of the clocks looks like a slow node. So the timeout
+        // is long.
         node_timeout: Duration::from_secs(1),
         max_ttl: Duration::from_secs(24 * 3600),
         ledger_retention: RETENTION,
@@ -175,7 +177,7 @@ async fn a_job_removed_without_a_leader_ends_as_well() {
     cluster.ran("goes").await;
     cluster.ran("spread").await;
     before.stop().await;
-    // Every worker is restarted, with another configuration.
+    // The worker is started again, with another configuration.
     let after = cluster.worker("a", true, vec![job("j")]);
     cluster.pass(RETENTION / 2).await;
     for job in ["goes", "spread"] {
@@ -203,7 +205,7 @@ async fn a_job_known_to_one_worker_ends_no_sooner_than_that_worker() {
     cluster.ran("old's").await;
     cluster.jobs().pause("old's").await.expect("a leader");
     old.stop().await;
-    // One worker with the old version remains. It does not lead.
+    // One worker with the old configuration remains. It does not lead.
     let left = cluster.worker("left", false, vec![job("j"), job("old's")]);
     let new = cluster.worker("new", true, vec![job("j")]);
     cluster.pass(RETENTION * 3).await;

@@ -1,13 +1,13 @@
-//! Each test switches off one safety mechanism. The simulation must find a violation of the invariant that
-//! the mechanism protects, within a stated number of seeds.
+//! Each test case switches off one safety mechanism. The simulation must find a violation of the invariant
+//! that the mechanism protects, within a stated number of seeds.
 //!
 //! The first seed that breaks the invariant runs again with the mechanism switched on, under the same plan.
-//! Then every invariant must hold, or the case fails. If two mechanisms protect from the same fault, both
-//! are switched off together.
+//! Then every invariant must hold, or the case fails. If two mechanisms protect from the same fault, both are
+//! switched off together.
 //!
 //! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage --
-//! --nocapture every` counts, out of the given number of seeds, those that find each sabotage;
-//! `QUORATE_SABOTAGE_ONLY=raise` selects cases by name.
+//! --nocapture every` counts, among 100 seeds, those that find each sabotage. `QUORATE_SABOTAGE_ONLY=raise`
+//! selects cases by name.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -25,16 +25,17 @@ use std::{
 struct Case {
     /// The mechanism that is left out.
     what: &'static str,
-    /// The name of the plan. Each plan holds, seed by seed, while no mechanism is left out.
+    /// The name of the plan. While no mechanism is left out, the plan holds for every seed.
     plan: &'static str,
-    /// The fault of the servers.
+    /// The way in which the servers break the rules, if the case is about servers.
     node_fault: Option<NodeFault>,
     /// The mechanisms that the workers leave out.
     sabotage: &'static [Sabotage],
-    /// The invariant that must break; after `: `, a part of its message, if only that message counts.
+    /// The invariant that must break. If only certain messages of the invariant count, `: ` and a part of
+    /// these messages follow.
     breaks: &'static str,
-    /// The number of seeds, from the first, within which the invariant must break. It is at least three
-    /// times the number of seeds that this really takes.
+    /// The number of seeds, from the first, within which the invariant must break. It is at least three times
+    /// the number of seeds that the simulation really needs.
     within: u64,
 }
 
@@ -72,7 +73,7 @@ impl Case {
         plan
     }
 
-    /// Returns `true` if the invariant breaks in this seed without the mechanism.
+    /// Returns `true` if the invariant breaks under this seed without the mechanism.
     fn breaks_in(&self, seed: u64) -> bool {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
         SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.broken(seed).is_some()
@@ -86,8 +87,9 @@ impl Case {
     }
 }
 
-/// A token was given twice. Under clocks that step wildly, the order of the tokens proves nothing: a worker
-/// may learn of its grant after the next grant is known.
+/// The message of the invariant *order* about a token that was given twice. If clocks step wildly, the order
+/// in which tokens become known proves nothing: a worker may learn of its grant after the next grant is
+/// known.
 const TWICE: &str = "order: a second time";
 
 const CASES: &[Case] = &[
@@ -128,9 +130,9 @@ const CASES: &[Case] = &[
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
 ];
 
-/// Mechanisms whose absence the simulation does not notice, or too seldom: the seeds that notice are
-/// counted, and nothing is asserted. Each entry gives the reason, and the test that would fail in place of
-/// the simulation.
+/// Cases whose violation the simulation does not find, or finds too seldom. The seeds that find one are
+/// counted, and nothing is asserted. Each entry gives the reason, and the test that fails in place of the
+/// simulation.
 const NOT_MISSED: &[(Case, &str)] = &[
     (
         Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
@@ -182,10 +184,11 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
 ];
 
-/// Nodes that lost their memory do not wait in quarantine, and their earlier grants still count.
+/// The sabotage of two mechanisms together: nodes that lost their memory do not wait in quarantine, and their
+/// earlier grants still count.
 const BOTH: &[Sabotage] = &[Sabotage::ForgettersCount, Sabotage::NoQuarantine];
 
-/// Runs `look` over `0..count` on as many threads as there are processors; the results are in order.
+/// Runs `look` for each number below `count`, on every processor. The results are in order.
 fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -221,7 +224,7 @@ fn cases() -> Vec<&'static Case> {
     cases
 }
 
-/// Returns the same cases as [`cases`], and the cases that are only counted.
+/// Returns the cases of [`cases`], and those of [`NOT_MISSED`], which are only counted.
 fn counted() -> Vec<&'static Case> {
     let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
     NOT_MISSED.iter().map(|(case, _)| case).filter(|case| case.what.contains(&only)).chain(cases()).collect()
@@ -248,8 +251,8 @@ fn every_mechanism_that_is_left_out_is_missed() {
     assert!(wrong.is_empty(), "not shown to matter:\n{wrong:#?}");
 }
 
-/// Prints, for each case, the first of `seeds` seeds that breaks its invariant, and the number of seeds
-/// that do so.
+/// Prints, for each case, the first of `seeds` seeds that breaks its invariant, and the number of all seeds
+/// that break it.
 fn count(seeds: u64) {
     println!("| left out | plan | broken | first seed | seeds of {seeds} |\n| --- | --- | --- | --- | --- |");
     for case in counted() {
@@ -289,8 +292,8 @@ fn every_plan_holds_while_nothing_is_left_out() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Every plan needs seeds that must hold without sabotage. Otherwise a case could pass because of a fault
-/// of its plan.
+/// Checks that every plan has seeds that must hold without sabotage. Otherwise a case could pass because of a
+/// fault of its plan.
 #[test]
 fn no_plan_is_without_seeds_that_must_hold() {
     let holds = BTreeMap::from(HOLDS);

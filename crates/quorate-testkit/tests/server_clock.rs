@@ -1,4 +1,4 @@
-//! A step of a server's own wall clock does not step its other clocks.
+//! Checks that a server's own wall clock can be stepped, and that its other clocks do not step with it.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -75,8 +75,8 @@ fn keys_expire_by_the_stepped_clock() {
     assert!(left > (HOUR - SLACK).as_millis(), "{left} ms");
 }
 
-/// The server's timers use the monotonic clock. With the wall clock, a step back by an hour would stop
-/// the sweep for an hour.
+/// Checks that the server's timers use the monotonic clock. With the wall clock, a step back by an hour would
+/// stop the sweep of expired keys for an hour.
 #[test]
 fn its_timers_go_on_whatever_the_wall_clock_does() {
     let server = server(RedisConfig::new());

@@ -1,13 +1,12 @@
-//! The shipped code under every fault that the simulation knows, seed by seed.
-//!
-//! A failure prints the seed and the command that replays it.
+//! Runs the shipped code under every fault that the simulation has, seed by seed. A failure prints the seed
+//! and the command that replays it.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate_testkit::sim::{NAP, NodeFault, PLANS, Plan, SabotageCheck, Summary, Sweep};
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-/// Returns the seeds of a plan; `QUORATE_SEEDS=1..5001` selects others for every plan.
+/// Returns the seeds of a plan. `QUORATE_SEEDS=1..5001` selects other seeds, for every plan.
 fn seeds(plan: &str) -> Range<u64> {
     let Ok(text) = std::env::var("QUORATE_SEEDS") else {
         let (_, seeds) = SWEPT.iter().find(|(name, _)| *name == plan).expect("a plan of SWEPT");
@@ -33,8 +32,8 @@ const SWEPT: [(&str, u64); 9] = [
     ("far-steps", 30),
 ];
 
-/// Generates the tests that sweep a plan, one for each, so that [`SWEPT`] cannot name a plan that no test
-/// sweeps.
+/// Generates one test for each plan, which sweeps it, and the list of these plans.
+/// `every_plan_is_swept_by_a_test` compares that list with [`SWEPT`].
 macro_rules! sweeps {
     ($($(#[$doc:meta])* $name:ident: $plan:literal, $check:expr;)*) => {
         $($(#[$doc])* #[test] fn $name() {
@@ -59,8 +58,8 @@ fn every_plan_is_swept_by_a_test() {
     assert_eq!(swept, plans, "each plan has a number of seeds");
 }
 
-/// Runs the plan's seeds, the first quarter of them twice, and fails with every seed that broke an
-/// invariant or had two histories.
+/// Runs the plan's seeds, the first quarter of them twice. Fails and prints every seed that broke an
+/// invariant, or whose two runs differed.
 #[track_caller]
 fn hold(name: &str) -> Summary {
     let seeds = seeds(name);
@@ -82,8 +81,8 @@ fn sweep(name: &str, seeds: Range<u64>, twice: bool) -> Summary {
     })
 }
 
-/// Fails unless each listed event occurs at least the given number of times in a hundred seeds. Without this
-/// check, a simulation in which nothing happens would pass.
+/// Fails unless each listed event occurs at least the given number of times in a hundred seeds. Otherwise a
+/// simulation in which nothing happens would pass.
 #[track_caller]
 fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     let few = |&&(what, least): &&(&str, u64)| total.count(what) * 100 < least * total.seeds;
@@ -97,7 +96,8 @@ fn all_is_reached(total: &Summary) {
         ("lease granted", 2_000),
         ("lost", 40),
         ("stepped down", 100),
-        // Workers repeat an attempt whose votes were split, so one of them acquires a contended lock.
+        // Workers repeat an attempt whose votes were split. So one of them acquires the lock, and the others
+        // find it held.
         ("attempt contended", 1_500),
         ("attempt dropped", 400),
         ("attempt unreachable", 1_000),
@@ -135,7 +135,7 @@ fn all_is_reached(total: &Summary) {
         ("server replaced", 10),
         ("server started with all it had", 30),
         ("ran on a broken connection", 100),
-        // Half of the seeds have a leader and jobs, half have messages; one in six has both.
+        // Half of the seeds have a leader and jobs, and half have messages. One seed in six has both.
         ("leader changed", 100),
         ("term granted", 150),
         ("leader resigned", 25),
@@ -164,10 +164,10 @@ fn all_is_reached(total: &Summary) {
         ("tick left: unknown", 300),
         ("tick left: started before", 80),
         ("ticks missed: stood for", 10),
-        // Every tick of a seed is accounted for, most of them without an excuse.
+        // Every tick of a seed is accounted for. For most of them no exception applies.
         ("ticks reckoned", 20),
         ("at-most-once tick reckoned", 600),
-        // The clock of a leader stopped, and its lease was extended afterwards.
+        // A leader's clock stood still, and a majority extended its lease afterwards.
         ("work judged again", 1),
         ("write conflict", 50),
         ("claim granted", 1_200),
@@ -185,12 +185,12 @@ fn all_is_reached(total: &Summary) {
         ("complete: taken over", 1),
         ("complete: superseded", 1),
         ("complete refused superseded", 100),
-        // The store that compares no tokens accepted a late write, and so lost data. The store that compares
-        // tokens refused the same write.
+        // The store that compares no tokens accepted late writes, and so lost updates. The store that
+        // compares tokens refused late writes.
         ("checked write refused", 12),
         ("unchecked write lost an update", 12),
-        // Three seeds of ten have the second group, with any-worker jobs, an operator, and readers of the
-        // histories.
+        // Three seeds of ten have the second group, with any-worker jobs, an operator, and histories that are
+        // read.
         ("pool settled", 15),
         ("pool run done", 800),
         ("pool run failed", 8),
@@ -232,24 +232,24 @@ sweeps! {
     /// If workers trusted a counter that is older than its node's memory, a token would be given twice.
     tokens_grow_though_servers_come_back_with_old_counters: "old-counters", holds_alone;
 
-    /// A validity that is counted from a moment too late lasts too long. This plan leaves no slack that would
-    /// hide the error.
+    /// If validity counted from too late a moment, it would last too long. This plan leaves no slack that
+    /// would hide the error.
     no_margin_is_wider_than_it_must_be: "no-slack", holds_alone;
 
-    /// The plan that the sabotage of quarantine and epochs uses. While both mechanisms are active, every
-    /// invariant must hold.
+    /// The test `tests/sabotage.rs` uses this plan to switch off the quarantine and the memory epochs. While
+    /// both mechanisms are active, every invariant must hold.
     servers_that_crash_often_give_no_lease_twice: "crashes", |total| {
         reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
     };
 
-    /// A server that restarts with all its data, and that is configured to keep it, votes at once. So it must
-    /// have lost no data.
+    /// A server that restarts with all its data, and that is configured to keep it, votes at once. This is
+    /// safe only if the server has lost no data.
     servers_that_keep_everything_may_vote_at_once: "durable", |total| {
         reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
     };
 
     /// A worker with a list of three of the five nodes, or with another `max_ttl`, is refused with an error
-    /// that names the mistake. It never leads beside other workers.
+    /// that names the mistake. Such a worker never leads while the other workers do.
     workers_with_another_list_are_refused: "mistaken", |total| {
         let mistakes = [
             ("worker started with fewer nodes", 100),
@@ -267,16 +267,16 @@ sweeps! {
         reached(total, &counts);
     };
 
-    /// A server clock that is set forward ends leases early. A worker that has observed the server's clock
-    /// before does not count the server's grants.
+    /// A server's clock that is set forward ends leases early. A worker that has observed this clock before
+    /// does not count the server's grants.
     clocks_that_are_set_far_ahead_give_no_lease_twice: "far-steps", |total| {
         reached(total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
     };
 }
 
-/// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random numbers in
-/// another way, the same seed gives another history, so a seed of this list may no longer reproduce its bug. If a unit
-/// test covers the bug itself, its name is given.
+/// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
+/// numbers in another way, the same seed gives another history. So a seed of this list may no longer
+/// reproduce its bug. If a unit test covers the bug itself, its name is given.
 const FOUND: [(&str, u64, &str); 10] = [
     (
         "default",
@@ -391,15 +391,16 @@ fn late_timers_are_found_out() {
     found_out("step-down", &plan, 1..41);
 }
 
-/// Without its excuse the stopped clock breaks an invariant. So the simulation does produce the excused case.
+/// Checks that an invariant breaks if a clock that stood still is no excuse. So the simulation does produce
+/// the case for which there is an excuse.
 #[test]
 fn a_stopped_clock_is_found_out_without_its_excuse() {
     let plan = Plan { excuse_no_clock: true, ..Plan::default() };
     found_out("backing", &plan, 1..41);
 }
 
-/// The shipped timers read the boot clock after every short sleep. Otherwise they would sleep for too long
-/// after a suspended machine resumes.
+/// Checks that timers must read the boot clock after every short sleep. Otherwise a timer that was set before
+/// the machine slept would fire too late.
 #[test]
 fn a_machine_that_sleeps_makes_timers_late_by_a_nap_and_no_more() {
     let plan = Plan { naps: NAP * 20, ..Plan::default() };

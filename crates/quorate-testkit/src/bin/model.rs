@@ -51,7 +51,8 @@ impl Options {
     }
 }
 
-/// Searches every model. Returns `true` if every model held.
+/// Searches every model except that of opened runs. Returns `true` if no property of a searched model was
+/// broken. A broken property does not end the search of the other models.
 fn all(options: &Options) -> bool {
     let fencing = Fencing::plain();
     let three = Fencing { attempts: 3, doubles: 0, apart: Some(1), ..fencing };
@@ -98,7 +99,8 @@ fn all(options: &Options) -> bool {
     fits.into_iter().all(|holds| holds)
 }
 
-/// Searches the model of opened runs in the scopes that `docs/design/scheduler.md` lists.
+/// Searches the model of opened runs in most of the scopes that the table in `docs/design/scheduler.md`
+/// lists. Returns `true` if no property was broken.
 fn opened_runs(options: &Options) -> bool {
     let (one, two) = (OpenedRuns::of(1, 2), OpenedRuns::of(2, 1));
     let (forgets, three) = (one.forgetful(1), OpenedRuns::of(1, 3));

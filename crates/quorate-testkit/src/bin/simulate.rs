@@ -114,7 +114,8 @@ fn replay(name: &str, seed: u64) -> ExitCode {
     ExitCode::from(u8::from(outcome.violation.is_some()))
 }
 
-/// The display of progress: a bar on a terminal, otherwise a line at intervals. Failures are printed at once.
+/// The display of progress: a bar on a terminal, otherwise a line every [`LINE_EVERY`]. It prints each
+/// failure at once.
 struct Progress {
     bar: ProgressBar,
     began: Instant,
@@ -157,7 +158,8 @@ impl Progress {
     }
 }
 
-/// The headlines of the summary, each with the name under which its events are counted.
+/// The counts at the head of the summary: the text that is printed, and the name under which the events are
+/// counted.
 const HEADLINES: [(&str, &str); 4] = [
     ("leases granted", "lease granted"),
     ("leader changes", "leader changed"),

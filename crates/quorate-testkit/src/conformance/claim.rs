@@ -44,7 +44,7 @@ pub(super) async fn complete_after_the_end_needs_the_newest_count<N: Node>(node:
     let superseded = client.ask(complete(&passed, &owner(1), old, "late")).await;
     assert_eq!(superseded, Reply::Refused(Refusal::Superseded));
     assert_eq!(client.inspect(&passed).await.done, None);
-    // This claim is unknown to the node.
+    // The node has no counter of this claim, so it accepts any token.
     let unknown = claim("unknown");
     assert_eq!(client.ask(complete(&unknown, &owner(1), 12, "x")).await, Reply::Completed);
     assert_eq!(
@@ -57,7 +57,7 @@ pub(super) async fn the_done_record_with_the_higher_token_is_kept<N: Node>(node:
     let mut client = TestClient::marked(node).await;
     let resource = claim("1");
     assert_eq!(client.ask(complete(&resource, &owner(1), 90, "ninety")).await, Reply::Completed);
-    // 9 is the greater text and the lesser number.
+    // Compared as text, 9 would be greater than 90. The node must compare numbers.
     let lower = client.ask(complete(&resource, &owner(2), 9, "nine")).await;
     assert_eq!(lower, Reply::Done(done(90, "ninety")));
     assert_eq!(client.ask(complete(&resource, &owner(1), 90, "again")).await, Reply::Completed);
@@ -117,7 +117,7 @@ pub(super) async fn the_holder_counts_an_attempt_and_the_next_grant_reports_it<N
         Reply::Granted { begun: standing, .. } => assert_eq!(standing, Some(begun(1, Some("0f")))),
         other => unexpected(&other),
     }
-    // A count without a fingerprint leaves the stored one.
+    // A count without a fingerprint leaves the stored fingerprint unchanged.
     assert_eq!(client.ask(count(&resource, &owner(2), 2, None)).await, Reply::Counted);
     assert_eq!(client.inspect(&resource).await.begun, Some(begun(2, Some("0f"))));
 }
@@ -127,7 +127,7 @@ pub(super) async fn no_count_decreases_or_counts_two_attempts<N: Node>(node: N) 
     let resource = claim("1");
     client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(count(&resource, &owner(1), 10, None)).await, Reply::Counted);
-    // As a text, 9 is greater than the stored count; as a number, it is less.
+    // Compared as text, 9 would be greater than the stored 10. The node must compare numbers.
     for fewer in [0, 1, 9, 10] {
         let refused = client.ask(count(&resource, &owner(1), fewer, None)).await;
         assert_eq!(refused, Reply::Refused(Refusal::Superseded), "{fewer}");
@@ -150,7 +150,7 @@ pub(super) async fn an_attempt_is_taken_back_where_it_was_counted<N: Node>(node:
     assert_eq!(stranger, Reply::Refused(Refusal::NotOwner));
     assert_eq!(client.ask(count_back(&resource, &owner(1), 3)).await, Reply::Counted);
     assert_eq!(client.inspect(&resource).await.begun, Some(begun(2, Some("aa"))));
-    // No payload is stored for an attempt count of zero.
+    // When the count becomes zero, the node drops the stored payload fingerprint.
     for more in [2, 1] {
         assert_eq!(client.ask(count_back(&resource, &owner(1), more)).await, Reply::Counted);
     }
@@ -220,7 +220,7 @@ pub(super) async fn only_a_dead_or_counted_claim_is_reset<N: Node>(node: N) {
     let (before, by) = (by, client.must_acquire(&resource, &owner(3), LONG).await);
     assert_eq!(by, before + 1, "the counter goes on");
     assert_eq!(client.ask(complete(&resource, &owner(3), by, "7")).await, Reply::Completed);
-    // A result that begins with a digit is not mistaken for a number of attempts.
+    // The node must not mistake this result, which begins with a digit, for a number of attempts.
     assert_eq!(client.ask(reset_attempts(&resource)).await, Reply::Done(done(by, "7")));
     assert_eq!(client.inspect(&resource).await.done, Some(done(by, "7")));
 }
@@ -239,7 +239,7 @@ pub(super) async fn claims_that_travel_together_are_served_in_their_order<N: Nod
     let by_the_first =
         |reply: &Reply| matches!(reply, Reply::Held { owner: holder, .. } if *holder == owner(1));
     assert!(held.iter().all(by_the_first), "{held:?}");
-    // Each item in a batch sees the effect of the item before it, whatever was stored when the batch was sent.
+    // Each request of a batch sees the effects of the earlier requests of the same batch.
     let (mine, theirs) = (owner(1), owner(2));
     let acquire = |id| client.acquire_from(id, &theirs, LONG, now);
     let turns = vec![

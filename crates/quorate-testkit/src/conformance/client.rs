@@ -7,16 +7,16 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A TTL that is longer than any test case takes.
+/// A TTL that is longer than any case takes.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// The longest wait for a reply or a state that the test expects.
+/// The longest time that a case waits for a reply or a state that it expects.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The marker of the session's node.
+/// The marker that [`TestClient::marked`] stores on its node.
 pub(super) const STAMP: &str = "{\"run\":\"conformance\"}";
 
-/// An open session with a marked node, and helpers that send requests on it.
+/// An open session with a node, and helpers that send requests on it.
 pub(super) struct TestClient<N: Node> {
     pub(super) node: N,
     pub(super) session: N::Session,
@@ -27,7 +27,7 @@ pub(super) struct TestClient<N: Node> {
 }
 
 impl<N: Node> TestClient<N> {
-    /// Opens a session with a node that has just been marked.
+    /// Opens a session with a node without a marker, and marks the node with [`STAMP`].
     pub(super) async fn marked(node: N) -> Self {
         let mut client = Self::bare(node).await;
         let marked = client.ask(mark(None, STAMP)).await;
@@ -94,7 +94,7 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Inspects `resource` until `wanted` is true of its state.
+    /// Inspects `resource` until `wanted` returns `true` for its state.
     pub(super) async fn wait_until(
         &mut self,
         resource: &Resource,
@@ -120,12 +120,13 @@ impl<N: Node> TestClient<N> {
         self.env.now()
     }
 
-    /// Returns the node's wall clock. All kinds of nodes under test use the clock of this machine.
+    /// Returns the node's wall clock. Every kind of node in this suite uses the clock of this machine.
     pub(super) fn wall(&self) -> NodeTime {
         self.env.wall()
     }
 
-    /// Returns an acquire for `ttl` that a fresh counter accepts.
+    /// Returns an acquire request for `ttl`. It proposes the present time as the start of a missing counter,
+    /// so that the node accepts it.
     pub(super) fn acquire(&self, resource: &Resource, owner: &Owner, ttl: Duration) -> Request {
         self.acquire_from(resource, owner, ttl, self.wall().as_micros())
     }
@@ -148,7 +149,7 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Returns a request for a place in the queue, of a waiter that has waited for the time `ago`.
+    /// Returns a request for a place in the queue, from a waiter that began to wait `ago` before now.
     pub(super) fn queue(
         &self,
         resource: &Resource,
@@ -170,7 +171,7 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Acquires, and returns the counter.
+    /// Acquires the resource, and returns the counter of the grant.
     pub(super) async fn must_acquire(&mut self, resource: &Resource, owner: &Owner, ttl: Duration) -> u64 {
         match self.ask(self.acquire(resource, owner, ttl)).await {
             Reply::Granted { counter, .. } => counter.get(),
@@ -179,7 +180,7 @@ impl<N: Node> TestClient<N> {
     }
 }
 
-/// The stored state of a resource.
+/// The state of a resource, as the reply to [`Request::Inspect`] reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ResourceState {
     pub(super) holder: Option<(Owner, Option<Duration>)>,
@@ -269,7 +270,8 @@ pub(super) fn leave_queue(resource: &Resource, ticket: &Owner) -> Request {
     Request::LeaveQueue { resource: resource.clone(), ticket: ticket.clone() }
 }
 
-/// Returns the same acquire or share request, sent by the waiter with this place in the queue.
+/// Returns the same acquire or share request, sent by the waiter whose place in the queue has the ticket
+/// `place`.
 pub(super) fn from_place(mut request: Request, place: &Owner) -> Request {
     if let Request::Acquire { ticket, .. } | Request::Share { ticket, .. } = &mut request {
         *ticket = Some(place.clone());

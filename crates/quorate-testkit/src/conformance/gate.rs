@@ -2,7 +2,8 @@ use super::{TestClient, client::*};
 use quorate::node::{LedgerState, Node, NodeTime, Refusal, Reply, Request, Resource};
 use std::time::Duration;
 
-/// Returns one request of each kind that could set a key, except *mark*.
+/// Returns requests that a node serves only before the deadline of their batch, and only if the batch names
+/// the node's marker. ([`Request::Mark`] has only the deadline.)
 fn votes<N: Node>(client: &TestClient<N>, resource: &Resource) -> Vec<Request> {
     let one = record(5, 1, false, "v");
     vec![
@@ -97,7 +98,7 @@ pub(super) async fn mark_compares_and_sets<N: Node>(node: N) {
     assert_eq!(client.ask(mark(Some("a"), "b: ü\n\"")).await, Reply::Marked);
     client.reopen().await;
     assert_eq!(client.hello.marker.as_deref(), Some("b: ü\n\""));
-    // Votes under the new marker count. Votes under the old marker no longer count.
+    // Requests under the new marker are served, and requests under the old marker are refused.
     client.stamp = "b: ü\n\"".into();
     client.must_acquire(&lock("r"), &owner(1), LONG).await;
     client.stamp = "a".into();

@@ -14,7 +14,7 @@ pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let one = record(5, 9, false, "v");
     assert_eq!(client.ask(write("g", 9, "k", None, &one)).await, Reply::Written);
-    // As a text, 10 is less than the stored term; as a number, it is greater.
+    // Compared as text, 10 would be less than the stored term 9. The node must compare numbers.
     let sealed = LedgerState { term: token(10), low_water: 0, records: vec![("k".into(), one.clone())] };
     for _ in 0..2 {
         assert_eq!(client.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone().into()));
@@ -22,7 +22,7 @@ pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
     let refused = Reply::Refused(Refusal::Sealed { by: token(10) });
     assert_eq!(client.ask(seal("g", 9)).await, refused);
     assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, refused);
-    // A write of an old term is refused even if the same record is already stored.
+    // A write of an earlier term is refused even if the same record is already stored.
     assert_eq!(client.ask(write("g", 9, "k", None, &one)).await, refused);
     assert_eq!(client.ask(prune("g", 9, 100)).await, refused);
     assert_eq!(client.read("g").await, sealed);
@@ -35,13 +35,13 @@ pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", None, &second)).await, Reply::Conflict(first.clone()));
     assert_eq!(client.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Conflict(first.clone()));
-    // A repeated write finds the record that its first attempt stored.
+    // A write that is sent again finds the record that its first attempt stored.
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Conflict(second.clone()));
     assert_eq!(client.read("g").await.records, [("k".into(), second)]);
-    // The leader saw this record on another node, but it is not stored here. A node that missed a record accepts the
-    // next one.
+    // The write names a record that the leader saw on another node, and this node has none. A node that
+    // missed a record accepts the record that replaces it.
     assert_eq!(client.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
 }
 
@@ -105,7 +105,8 @@ pub(super) async fn a_prune_deletes_and_refuses_earlier_records<N: Node>(node: N
     assert_eq!(client.ask(write("g", 1, "9", None, &record(9, 1, true, "v"))).await, pruned);
     assert_eq!(client.ask(write("g", 1, "8", None, &record(8, 1, false, "v"))).await, pruned);
     assert_eq!(client.ask(write("g", 1, "x", None, &record(10, 1, false, "v"))).await, Reply::Written);
-    // A leader whose clock is ahead does not make the node prune ticks that are in the future.
+    // A leader's clock is ahead, and it asks to prune even ticks that are still in the future. The node keeps
+    // these.
     let pruned_at = client.ask_all(vec![prune("g", 1, far)]).await;
     assert_eq!(pruned_at.replies, [PRUNED]);
     let state = client.read("g").await;
@@ -128,7 +129,8 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
     assert_eq!(client.ask(keep("kept", LONG)).await, Reply::Kept);
     let before = client.now();
     assert_eq!(client.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
-    // A write renews the lifetime of the whole ledger. The ledger then lives for at least this lifetime less a 64th.
+    // A write restarts the lifetime of the whole ledger. To save work, a node may leave a stored end
+    // unchanged that is at most 1/64 of the lifetime too early.
     assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
     assert_eq!(client.read("g").await.records.len(), 2);
     while client.read("g").await != LedgerState::default() {
@@ -136,7 +138,8 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
         client.pause().await;
     }
     assert!(before.until(client.now()) >= life - life / 64);
-    // Nothing of the ledger is left: neither its term nor its low-water mark.
+    // Nothing of the ledger remains: a write of a lower term, at a time below the former low-water mark, is
+    // accepted.
     assert_eq!(client.ask(write("g", 1, "k", None, &record(1, 1, false, "v"))).await, Reply::Written);
     assert_eq!(client.read("kept").await.records.len(), 1);
 }
@@ -150,10 +153,10 @@ pub(super) async fn ledgers_of_two_groups_are_separate<N: Node>(node: N) {
     assert_eq!(client.read("g/k").await, LedgerState::default());
 }
 
-/// A number of records that is larger than any node's page.
+/// A number of records that do not fit on one page of any kind of node.
 const MANY: usize = 7_000;
 
-/// Stores `MANY` records. The time of each record is its number.
+/// Stores [`MANY`] records, and returns them by key. The time of each record is its number.
 async fn fill<N: Node>(client: &mut TestClient<N>) -> BTreeMap<Arc<str>, Record> {
     let all: BTreeMap<Arc<str>, Record> = (0..MANY)
         .map(|n| (format!("tick/{n}").into(), record(n as u64, 1, false, "{\"worker\":\"w\"}")))
@@ -181,8 +184,8 @@ pub(super) async fn a_long_ledger_is_read_in_pages<N: Node>(node: N) {
         assert_eq!(state.term, token(2), "every page has the term");
         assert!(state.records.len() <= 11 * PAGE_RECORDS, "a page of {}", state.records.len());
         pages += 1;
-        // Another write stores a record that no page has returned yet, under a valid term. The later pages may include
-        // this record or not, but no other record may be missing.
+        // Between two pages, a write of the same term adds a record. The later pages may contain it or not,
+        // but they must contain every other record.
         let more = record(0, 2, false, "more");
         assert_eq!(client.ask(write("g", 2, &format!("more/{pages}"), None, &more)).await, Reply::Written);
         found.extend(state.records);
@@ -207,7 +210,7 @@ pub(super) async fn a_later_seal_ends_an_earlier_read<N: Node>(node: N) {
     assert_eq!(client.ask(seal_after(2, Some(next.clone()))).await, refused);
     let prune = Request::Prune { ledger: "g".into(), term: token(2), below: 9, after: Some(next.clone()) };
     assert_eq!(client.ask(prune).await, refused);
-    // The reader reads its next page, and receives the later term.
+    // A plain read goes on from the same position. Its page reports the later term.
     assert_eq!(client.page("g", Some(next)).await.state.term, token(3));
 }
 

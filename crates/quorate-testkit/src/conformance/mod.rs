@@ -1,10 +1,10 @@
-//! The suite that every kind of node passes: one case for each rule of [`quorate::node::engine`], and for
-//! each guarantee of [`quorate::node::Session`].
+//! The suite that every kind of node passes. It has one case for each rule of [`quorate::node::engine`], and
+//! for each guarantee of [`quorate::node::Session`].
 //!
 //! # What is not guaranteed
 //!
-//! A node that passes keeps the rules for which there is a case. Faults of one kind of node alone (a wrong
-//! password, a full disk, a key of another type) belong to that kind's own tests.
+//! A node that passes keeps the rules for which there is a case. Some faults exist in one kind of node only,
+//! for example a wrong password, a full disk, or a key of another type. That kind's own tests cover them.
 
 mod acquire;
 mod claim;
@@ -38,12 +38,12 @@ macro_rules! run {
     };
 }
 
-/// Runs every case, each on a fresh node from `make`. The node must be empty and without a marker, and nothing may
-/// delete its data while the case runs.
+/// Runs every case, each on a fresh node from `make`. The node must be empty and without a marker, and
+/// nothing may delete its data while the case runs.
 ///
 /// # Panics
-/// If a case failed. The panic comes after all cases have run, and names all that failed. The message of each is
-/// printed above it.
+/// If a case failed. The panic comes after all cases have run, and names those that failed. The message of
+/// each failed case is printed above it.
 pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,
@@ -154,7 +154,8 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     }
 }
 
-/// Runs the cases for nodes that push releases, as [`suite`] does. (Clients poll nodes that do not push.)
+/// Runs the cases for nodes that push releases to their clients. (Clients poll a node that does not.) The
+/// requirements for `make` are those of [`suite`].
 ///
 /// # Panics
 /// As [`suite`].

@@ -5,7 +5,7 @@ use quorate::node::{
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Another session with the same node, and the releases that it receives.
+/// A second session with the client's node, and the channel on which it receives pushes.
 struct Listener<S> {
     session: S,
     pushes: mpsc::Receiver<Push>,
@@ -25,7 +25,7 @@ impl<S: Session> Listener<S> {
         self.session.listen(Listen::End(resource.clone()));
     }
 
-    /// Returns once the node has processed every message that it received so far.
+    /// Waits until the node has processed every message that this session has sent.
     async fn settle<N: Node<Session = S>>(&mut self, client: &TestClient<N>) {
         let reply = self.session.send(client.batch(Vec::new()));
         expect(client.env.before(client.now() + PATIENCE, reply).await.unwrap_or(Err(Cause::TimedOut)));
@@ -60,8 +60,8 @@ pub(super) async fn a_listener_receives_every_release_in_order<N: Node>(node: N)
     listener.begin(&resource);
     for number in 1..=50 {
         client.must_acquire(&resource, &owner(number), LONG).await;
-        // The client inspects the lock after it has begun to listen. If it finds the lock held, it will receive the
-        // release.
+        // The session inspects the lock after it has begun to listen. If the inspection finds the lock held,
+        // the session will receive the release.
         let seen = client.batch(vec![Request::Inspect { resource: resource.clone() }]);
         let seen = expect(listener.session.send(seen).await);
         assert!(matches!(&seen.replies[..], [Reply::State { holder: Some(_), .. }]), "{seen:?}");
@@ -99,7 +99,8 @@ pub(super) async fn a_completed_claim_is_reported<N: Node>(node: N) {
     assert_eq!(client.ask(complete(&expired, &owner(2), gone, "late")).await, Reply::Completed);
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(complete(&resource, &owner(1), counted, "fine")).await, Reply::Completed);
-    // The first release freed nothing, because its lease had already ended.
+    // The completion of the expired claim freed nothing, because its lease had already ended. So the first
+    // push is that of the second claim.
     listener.hears(&client, &resource, &owner(1), 1).await;
 }
 
@@ -153,15 +154,16 @@ pub(super) async fn a_closed_session_receives_nothing_and_blocks_no_other<N: Nod
     assert!(matches!(received, Some(None | Some(Push::Closed))), "{received:?}");
 }
 
-/// A case for every kind of node, whether it pushes releases or not.
+/// Checks that subscriptions in any order break no batch. Every kind of node runs this case, even one that
+/// pushes nothing.
 pub(super) async fn subscriptions_in_any_order_break_no_batch<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let mut listener = Listener::open(&client).await;
     let resources = ["a", "b", "c"].map(lock);
     for number in 0..200 {
         let resource = &resources[number % 3];
-        // This loop ends subscriptions that never began, begins some twice, and begins some that have just ended. It
-        // sends batches in between.
+        // This loop ends subscriptions that never began, begins some twice, and begins some again that have
+        // just ended. It sends a batch after each change.
         match number % 7 {
             0 | 3 => listener.end(resource),
             1 => {

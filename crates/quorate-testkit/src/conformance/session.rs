@@ -72,8 +72,8 @@ pub(super) async fn batches_run_in_order_without_polling<N: Node>(node: N) {
     let rounds = 50;
     let mut kept = Vec::new();
     for number in 1..=rounds {
-        // The lock is acquired by one owner, refused to the other, and released. Only this order counts one grant in
-        // each round.
+        // In each round, one owner acquires the lock, a second owner is refused, and the first releases the
+        // lock. Only in this order does a round count exactly one grant.
         for request in [
             client.acquire_from(&resource, &owner(number), LONG, propose),
             client.acquire_from(&resource, &owner(1000), LONG, propose),
@@ -81,7 +81,8 @@ pub(super) async fn batches_run_in_order_without_polling<N: Node>(node: N) {
         ] {
             let batch = client.batch(vec![request]);
             let reply = client.session.send(batch);
-            // Some batches are dropped at once, some are never polled.
+            // In every second round the replies are kept but never polled. In the other rounds they are
+            // dropped at once.
             if number % 2 == 0 {
                 kept.push(reply);
             }
@@ -114,10 +115,11 @@ pub(super) async fn an_abandoned_batch_does_not_run_after_its_deadline<N: Node>(
         drop(client.session.send(batch));
     }
     client.reopen().await;
-    // The inspections have no deadline, because a node that is busy with the other batches may refuse requests that are
-    // late.
+    // A busy node may serve an inspection only after a deadline has passed. So the inspections have no
+    // deadline.
     let late = std::mem::replace(&mut client.not_after, NodeTime::from_micros(u64::MAX));
-    // Once the node's own clock shows that the deadline has passed, its state no longer changes.
+    // Once the node's clock has passed the deadline of the abandoned batches, its state must no longer
+    // change.
     let looks: Vec<_> = resources.iter().map(|r| Request::Inspect { resource: r.clone() }).collect();
     let stands = loop {
         let reply = client.ask_all(looks.clone()).await;
@@ -168,8 +170,8 @@ pub(super) async fn node_time_is_the_wall_clocks_and_goes_on<N: Node>(node: N) {
         let before = client.wall();
         let at = client.ask_all(vec![Request::Inspect { resource: lock("r") }]).await.node_time;
         let after = client.wall();
-        // The node and this test use the wall clock of one machine, and the node read it between the two readings here.
-        // (Some servers cache the time for a millisecond.)
+        // The node and this test read the wall clock of one machine. The node reads it after `before` and
+        // before `after`. (Some servers cache the time for a millisecond.)
         assert!(at + Duration::from_millis(5) >= before && at <= after, "{before:?} {at:?} {after:?}");
         assert!(at >= last);
         last = at;

@@ -6,20 +6,23 @@ use quorate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A time that is longer than the longest `Life` in `step.rs` that really passes, including its rounding.
+/// The wait after a request with a brief lifetime ([`Ask::is_brief`]). It is longer than the longest brief
+/// lifetime, 3 ms, plus a server's rounding.
 const BRIEF: Duration = Duration::from_millis(8);
 
-/// The largest difference between a reply's time and the node's clock.
+/// The largest permitted difference between the time in a reply and the node's clock.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// The first difference between a node's reply and the first node's.
+/// The first step at which a node answered differently from the first node of the comparison.
 #[derive(Debug)]
 pub struct Difference {
     /// The number of the step, from zero.
     pub step: usize,
-    /// The request, if the step sent one.
+    /// The request whose replies differ; `None` if the difference concerns the batch, the handshake or the
+    /// node's clock.
     pub asked: Option<Request>,
-    /// The two nodes, each with its reply.
+    /// The first node and the node that differs, each with its reply. If a node failed before its reply was
+    /// compared, the first entry says what the reply had to be.
     pub said: [(&'static str, String); 2],
 }
 
@@ -32,8 +35,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Sends `steps` to every node, and compares each reply with the first node's. All nodes must be empty and without a
-/// session.
+/// Sends `steps` to every node, and compares each reply with that of the first node. All nodes must be empty,
+/// and have no open session.
 ///
 /// # Errors
 /// The first [`Difference`].
@@ -62,8 +65,8 @@ impl Table<'_, '_> {
     async fn take(&mut self, step: &Step) -> Result<(), Difference> {
         match step {
             Step::Batch(asks, late, stamp) => {
-                // A request with a brief lifetime ends its batch. Otherwise the time that the later requests of the
-                // batch take would decide whether that lifetime has passed, and this time differs by node.
+                // A request with a brief lifetime ends its batch. Otherwise a later request of the batch
+                // might run before or after the end of that lifetime, depending on the speed of the node.
                 for asks in asks.split_inclusive(Ask::is_brief) {
                     self.batch(asks, *late, *stamp).await?;
                 }
@@ -143,7 +146,7 @@ impl Table<'_, '_> {
         Ok(first.map(|(_, replies)| replies).unwrap_or_default())
     }
 
-    /// Reads from the first node the state that `asks` refer to.
+    /// Reads the state on which `asks` depend from the first node.
     async fn look(&mut self, asks: &[Ask]) -> Result<(), Difference> {
         let (named, looks): (Vec<u8>, Vec<Request>) = KnownState::looks(asks).into_iter().unzip();
         self.known.counters.clear();
@@ -165,7 +168,7 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// Compares the whole state at the end, including parts to which no request referred.
+    /// Compares the whole state at the end, including resources and ledgers that no request has named.
     async fn look_around(&mut self) -> Result<(), Difference> {
         let resources = (0..values::RESOURCES).map(|n| Request::Inspect { resource: values::resource(n) });
         let ledgers =

@@ -2,8 +2,8 @@ use super::values;
 use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
 use proptest::{collection::vec, prelude::*};
 
-/// Returns a strategy for histories of up to `longest` steps. Names are drawn from a small set, so that several
-/// requests have the same name.
+/// Returns a strategy for histories of up to `longest` steps. Names are drawn from small sets, so that
+/// several requests of a history name the same resource.
 pub fn history(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     vec(step(), 1..=longest.max(1))
 }
@@ -104,7 +104,8 @@ fn resource() -> impl Strategy<Value = u8> {
     prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..values::RESOURCES]
 }
 
-/// Draws a resource, usually a claim. *Complete* is valid for claims only, and is refused for others.
+/// Draws a resource, usually a claim. *Complete* and *count* are valid for claims only, and are refused for
+/// other resources.
 fn claim() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(1), 1 => 0..values::RESOURCES]
 }
@@ -117,7 +118,7 @@ fn owner() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..values::OWNERS]
 }
 
-/// Draws a successor, usually one of the workers that sign most requests.
+/// Draws a successor, usually a reservation for one of the workers that also sign requests.
 fn successor() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..values::SUCCESSORS]
 }
@@ -135,7 +136,7 @@ fn life() -> impl Strategy<Value = Life> {
         15 => Just(Life::Long),
         15 => Just(Life::Middle),
         15 => Just(Life::Short),
-        // This lifetime is drawn rarely, because it really has to pass.
+        // The next three lifetimes are drawn rarely, because a test must really wait for their end.
         1 => Just(Life::Tiny),
         1 => Just(Life::Half),
         1 => Just(Life::Zero),

@@ -13,17 +13,18 @@ use std::{
 };
 use tokio_util::task::TaskTracker;
 
-/// One kind of node, and the events that may happen to it.
+/// One kind of node, with the events that a history can cause on it.
 pub trait Kind {
     /// The node.
     type Node: Node;
     /// Returns the name of the kind.
     fn name(&self) -> &'static str;
-    /// Returns the node in its present state. Every session is opened with a new value of it.
+    /// Returns a handle of the node in its present state. The caller asks for a new handle before it opens a
+    /// session.
     fn node(&self) -> Self::Node;
     /// Returns the node's wall clock.
     fn wall(&self) -> NodeTime;
-    /// Lets `time` pass for everything that expires.
+    /// Lets `time` pass for everything on the node that expires.
     fn pass(&mut self, time: Duration);
     /// Makes the node forget everything.
     fn flush(&mut self);
@@ -31,7 +32,7 @@ pub trait Kind {
     fn restart(&mut self);
 }
 
-/// The real environment, with clocks that can be set ahead.
+/// The real environment, except that both clocks can be moved forward.
 #[derive(Debug, Default)]
 pub struct ShiftedWorld {
     ahead_nanos: AtomicU64,
@@ -118,7 +119,8 @@ impl Kind for MemoryKind {
     fn restart(&mut self) {}
 }
 
-/// The kind [`FileNode`]. After each flush, the node uses a new directory below the given one.
+/// The kind [`FileNode`]. The node keeps its data in a directory below `home`. After each flush it uses a new
+/// directory.
 #[derive(Debug)]
 pub struct FileKind {
     world: Arc<ShiftedWorld>,
@@ -156,7 +158,7 @@ impl Kind for FileKind {
         self.lives += 1;
     }
 
-    /// Does nothing: only the directory is left of a process that has ended, and [`Kind::node`] always makes a new node
-    /// from it.
+    /// Does nothing. A process that ends leaves only the directory, and [`Kind::node`] makes a new node from
+    /// that directory each time.
     fn restart(&mut self) {}
 }

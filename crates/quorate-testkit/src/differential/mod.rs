@@ -1,20 +1,19 @@
-//! Differential tests of nodes: one history of requests, sent to several kinds of node, must get the same
-//! replies.
+//! Differential tests of nodes: several kinds of node must give the same replies to one history of requests.
 //!
-//! A history is a list of [`Step`]s drawn by [`history`]; [`compare`] sends it to every [`Kind`] and
-//! compares the replies with the first kind's. Under proptest a difference shrinks to the shortest history
-//! that shows it.
+//! A history is a list of [`Step`]s that [`history`] draws. [`compare`] sends it to every [`Kind`], and
+//! compares the replies with those of the first kind. Under proptest a difference shrinks to a short history
+//! that still shows it.
 //!
 //! # What is not guaranteed
 //!
-//! * Equal replies need not be right: an error that all kinds share is for the conformance suite to find.
-//! * Node times, the remaining time of a lease and the distance between clocks are compared with a
-//!   tolerance ([`replies_alike`]), and so is a ledger's low-water mark if a prune was clamped to the
-//!   node's own time. Run ids are not compared at all.
-//! * Time passes by shifting clocks ([`ShiftedWorld`]) or, on a server, by moving the ends of its keys. The
-//!   server's own expiry is tested only with tiny lifetimes: milliseconds that really pass.
-//! * Keys that never expire, keys of another type, and files that were written in part have no counterpart
-//!   in the other kinds, and belong to their own tests.
+//! * Equal replies need not be correct. The conformance suite has to find errors that all kinds share.
+//! * The times of nodes, the remaining time of a lease and the difference between clocks are compared with a
+//!   tolerance ([`replies_alike`]). So is the low-water mark of a ledger if the node may have lowered it to
+//!   its own time. Run ids are not compared at all.
+//! * To let time pass, a test shifts clocks ([`ShiftedWorld`]) or, on a server, moves the ends of the keys.
+//!   The server's own expiry is tested only with lifetimes of milliseconds that really pass.
+//! * Keys that never expire, keys of another type, and partly written files exist in one kind only. That
+//!   kind's own tests cover them.
 
 mod compare;
 mod draw;

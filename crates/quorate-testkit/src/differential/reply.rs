@@ -1,15 +1,15 @@
 use quorate::node::{LedgerState, Owner, Refusal, Reply};
 use std::time::Duration;
 
-/// The largest difference between the remaining times of a lease on two nodes. There is a difference because the nodes
-/// are asked one after the other.
+/// The largest permitted difference between the remaining times of a lease on two nodes. The nodes are asked
+/// one after the other, so the times differ a little.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// A time that is longer than this counts as endless, because the latest time that can be expressed differs by node.
+/// A longer time than this counts as endless. The latest time that a node can express differs by kind.
 const FOR_EVER: Duration = Duration::from_secs(50 * 365 * 86_400);
 
-/// The largest difference between the clocks of two nodes. The clock of one kind stands still while time passes for its
-/// keys.
+/// The largest permitted difference between the clocks of two nodes. A history moves most clocks forward, but
+/// not the clock of a Redis server: there it only brings the ends of the keys nearer.
 const CLOCKS: Duration = Duration::from_secs(10 * 86_400);
 
 /// Returns `true` if two replies to one request are equal, except for values that depend on the moment of the reply.
@@ -25,8 +25,8 @@ pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
         (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
             one.abs_diff(*two) <= CLOCKS
         }
-        // Each node chooses the position of the next page itself, so positions may differ. Whether there is a next page
-        // must be equal.
+        // Each node chooses the position of its next page, so the positions may differ. But both nodes must
+        // have a next page, or neither.
         (Reply::Ledger(one), Reply::Ledger(two)) => {
             ledgers_alike(&one.state, &two.state) && one.next.is_some() == two.next.is_some()
         }
@@ -52,7 +52,8 @@ fn lasts_alike(one: Option<Duration>, two: Option<Duration>) -> bool {
 
 fn ledgers_alike(one: &LedgerState, two: &LedgerState) -> bool {
     let marks = Duration::from_micros(one.low_water.abs_diff(two.low_water));
-    // A low-water mark in the first years of the epoch was set to a given number. A later mark is the node's time.
+    // A low-water mark in the first thousand seconds of 1970 is a small number that a request of the history
+    // named. A later mark may be the node's own time.
     let by_number = one.low_water.min(two.low_water) < 1_000_000_000;
     one.term == two.term
         && one.records == two.records

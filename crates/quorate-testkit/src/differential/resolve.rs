@@ -6,22 +6,24 @@ use std::{sync::Arc, time::Duration};
 /// A year, in microseconds.
 const YEAR: u64 = 365 * 86_400 * 1_000_000;
 
-/// The state from which the requests of a batch are made concrete: that of the first node before the batch.
+/// The state of the first node before a batch. With it, the relative numbers in each [`Ask`] become the
+/// values of a [`Request`].
 #[derive(Debug)]
 pub(super) struct KnownState {
-    /// A moment shortly before the history began. Proposals are computed from it, so that they are the same for every
-    /// node.
+    /// A moment shortly before the history began. Times in requests are computed from it, so that they are
+    /// the same for every node.
     pub(super) began: NodeTime,
     /// The stored marker.
     pub(super) marker: Option<Arc<str>>,
-    /// The counter of each resource that the batch names.
+    /// The counters of the resources that the batch names, by number of the resource.
     pub(super) counters: Vec<(u8, FencingToken)>,
-    /// Each ledger that the batch names.
+    /// The ledgers that the batch names, by number of the ledger.
     pub(super) ledgers: Vec<(u8, LedgerState)>,
 }
 
 impl KnownState {
-    /// Returns the requests that read the state of all resources and ledgers that `asks` name.
+    /// Returns the requests that read the state on which `asks` depend, each with the number of its resource
+    /// or ledger.
     pub(super) fn looks(asks: &[Ask]) -> Vec<(u8, Request)> {
         let look = |ask: &Ask| match *ask {
             Ask::Raise { resource, .. }

@@ -1,5 +1,6 @@
-/// One step of a history. Names, owners, keys and texts are numbers of the tables in `values.rs`. So a printed history
-/// is short, and is Rust code that can be pasted into a regression test.
+/// One step of a history. Names, owners, keys and texts are given as numbers, whose values are in the tables
+/// of `values.rs`. A printed history is therefore short, and is Rust code that can be pasted into a
+/// regression test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Sends one batch on the open session.
@@ -27,7 +28,8 @@ pub enum Late {
     Epoch,
 }
 
-/// The marker under which a batch votes.
+/// The marker that a batch names. The node refuses most requests of a batch that names another marker than
+/// the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
     /// The marker that the node stores.
@@ -36,7 +38,8 @@ pub enum Stamp {
     Other(u8),
 }
 
-/// The time that passes. Every sum of these times differs from each [`Life`] by at least a second.
+/// A span of time that a history lets pass. Every sum of these spans differs from each [`Life`] by at least a
+/// second, so that it is certain which leases have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Six seconds.
@@ -66,40 +69,41 @@ pub enum Life {
     Endless,
 }
 
-/// A token, count or term.
+/// A token, count or term, most often relative to the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// The stored value, plus this number.
     Standing(i8),
     /// A small number, given here.
     Small(u8),
-    /// The largest token, plus this number.
+    /// The largest token, plus this number (which may be negative).
     Top(i8),
     /// The largest number of 64 bits.
     Huge,
 }
 
-/// The largest error of a proposed time that a node is asked to accept.
+/// The largest difference between a proposed time and the node's clock that a request asks the node to
+/// accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// No error.
+    /// No difference.
     None,
-    /// Some days, which is more than all the time that passes in a history.
+    /// Twenty days, which is more than all the time that passes in a history.
     Days,
-    /// The largest error that can be expressed.
+    /// Any difference.
     Any,
 }
 
-/// The value at which a missing counter starts, or the time of a record.
+/// A time in a request. A missing counter also starts at such a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Microseconds since the epoch.
+    /// This number of microseconds after the beginning of 1970.
     Early(u8),
-    /// About now.
+    /// Shortly before the history began.
     Now,
-    /// A year ahead.
+    /// A year after the history began.
     Ahead,
-    /// A year ago.
+    /// A year before the history began.
     Ago,
     /// The largest token, plus this number.
     Top(i8),
@@ -107,20 +111,21 @@ pub enum When {
     End,
 }
 
-/// The record that a leader claims to have seen.
+/// The record that a write names as the one that its leader has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The stored record.
     Right,
     /// No record.
     Nothing,
-    /// The stored record with the other finality.
+    /// The stored record with its finality reversed: final if the stored record is not, and the other way
+    /// round.
     OtherFinality,
     /// The stored record with another value.
     OtherValue,
 }
 
-/// A request, by the numbers of the items that it names.
+/// A request in which names and values are given by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of `Request`, by number")]
 pub enum Ask {

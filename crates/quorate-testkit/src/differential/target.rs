@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The longest time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A [`Kind`] with its open session, as a trait object.
+/// A [`Kind`] with its session, as a trait object.
 pub trait DynTarget {
     /// Returns the name of the kind.
     fn name(&self) -> &'static str;

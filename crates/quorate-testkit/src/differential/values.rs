@@ -1,5 +1,5 @@
-//! The values that the numbers of a history mean. Zero is the plainest value, because proptest shrinks
-//! towards it.
+//! The tables of values to which the numbers of a history refer. Proptest shrinks towards zero, so zero is
+//! the plainest value of each kind.
 
 use quorate::node::{Owner, Resource, engine::RESULT_MAX};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) const PAYLOADS: u8 = 4;
 pub(super) const ATTEMPTS: u8 = 8;
 pub(super) const MARKERS: u8 = 5;
 
-/// Returns a resource. The resources differ only a little, so that their keys might collide.
+/// Returns a resource. The names are alike, so that the keys of two resources could collide on a faulty node.
 pub(super) fn resource(number: u8) -> Resource {
     let made = match number % RESOURCES {
         0 => Resource::lock("r"),
@@ -33,7 +33,7 @@ pub(super) fn resource(number: u8) -> Resource {
     made.expect("a name that may be used")
 }
 
-/// Returns an owner: an owner token of ours, or another value that may be stored as an owner.
+/// Returns an owner: an owner token of Quorate, or another value that a node may store as an owner.
 pub(super) fn owner(number: u8) -> Owner {
     match number % OWNERS {
         0 => Owner::sign("a", 1, 1),
@@ -65,7 +65,8 @@ pub(super) fn ledger(number: u8) -> Arc<str> {
     ["g", "h", "g/k", "*?[g]\\", "ü "][usize::from(number % LEDGERS)].into()
 }
 
-/// Returns the key of a record. Some keys have the names of a server's own fields.
+/// Returns the key of a record. Some keys are also the names of fields that a Redis server stores in a
+/// ledger.
 pub(super) fn key(number: u8) -> Arc<str> {
     ["k", "l", "", "t", "w", "r:k", "K", "é\n\0", "~"][usize::from(number % KEYS)].into()
 }
@@ -91,12 +92,12 @@ pub(super) fn payload(number: u8) -> Option<Arc<str>> {
     [None, Some("aa"), Some("00"), Some(&*long)][usize::from(number % PAYLOADS)].map(Into::into)
 }
 
-/// Returns a number of counted attempts. As a text, 10 is less than 9; as a number, it is greater.
+/// Returns a number of counted attempts. Compared as text, 10 would be less than 9.
 pub(super) fn attempts(number: u8) -> u32 {
     [1, 2, 3, 0, 9, 10, u32::MAX - 1, u32::MAX][usize::from(number % ATTEMPTS)]
 }
 
-/// Returns a marker. The first one is stored when a history begins.
+/// Returns a marker. Number 0 is the one that a node stores when a history begins.
 pub(super) fn marker(number: u8) -> Arc<str> {
     ["{\"run\":1}", "{\"run\":2}", "", " ü\r\n\0", "{\"run\":1} "][usize::from(number % MARKERS)].into()
 }

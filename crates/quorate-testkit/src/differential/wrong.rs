@@ -20,11 +20,11 @@ pub enum Fault {
     CountsTwice,
     /// The node counts no grant.
     CountsNothing,
-    /// An extension sets the end of the lease even if that shortens the lease.
+    /// An extension sets the end of the lease even if the lease becomes shorter.
     ShortensByExtending,
-    /// The node serves requests that arrive too late.
+    /// The node serves requests after their deadline `not_after`.
     IgnoresNotAfter,
-    /// The node serves votes under any marker.
+    /// The node serves requests under any marker.
     IgnoresTheMarker,
     /// Any leader can overwrite a final record.
     OverwritesWhatIsFinal,
@@ -32,13 +32,13 @@ pub enum Fault {
     ForgetsTheSeal,
     /// The node accepts a raise from any owner.
     RaisesForAnyone,
-    /// The node keeps expired leases without limit.
+    /// Leases that the node grants never expire.
     KeepsWhatHasEnded,
     /// The node grants a claim that is done.
     GrantsWhatIsDone,
     /// The node admits readers while a writer has the lock.
     SharesBesideAWriter,
-    /// The node grants a request although other waiters in the queue come first.
+    /// The node grants an acquire although waiters in the queue come before it.
     GoesPastTheQueue,
     /// When one reader releases, the node frees all readers.
     FreesAllReaders,
@@ -48,7 +48,7 @@ pub enum Fault {
     CutsResults,
     /// The node grants reserved resources to any owner.
     GrantsWhatIsReserved,
-    /// The node counts an attempt although as many attempts have already been counted.
+    /// The node counts an attempt again that it has already counted.
     CountsTheSameAgain,
     /// The node resets a claim that is done.
     ResetsWhatIsDone,
@@ -79,7 +79,7 @@ impl Fault {
     ];
 }
 
-/// A memory node with one [`Fault`]. It proves that a comparison can fail.
+/// A memory node with one [`Fault`]. With it, a test shows that a comparison notices the fault.
 #[derive(Clone, Debug)]
 pub struct WrongNode {
     fault: Fault,
@@ -144,7 +144,7 @@ impl Session for WrongNode {
     }
 }
 
-/// Applies the fault to the request, or to the stored state before it.
+/// Applies the fault before the request runs: to the request, or to the stored state.
 fn before(
     fault: Fault,
     batch: &mut Batch,
@@ -231,7 +231,7 @@ fn before(
     Ok(())
 }
 
-/// Applies the fault to the reply, or to the stored state after it.
+/// Applies the fault after the request ran: to the reply, or to the stored state.
 fn after(
     fault: Fault,
     request: &Request,

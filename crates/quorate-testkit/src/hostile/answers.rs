@@ -1,11 +1,14 @@
+//! The answers of a hostile server. A client of Quorate loads its Lua scripts when it connects. Then it sends
+//! each batch of requests as a call of a script (EVALSHA).
+
 use crate::sim::SeedRng;
 use quorate::env::{SystemWorld, World};
 use std::collections::BTreeSet;
 
-/// The way in which a server is hostile.
+/// The way in which a server is hostile. Most of these ways concern only the answers to calls of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hostility {
-    /// It grants everything to every client, and is otherwise correct.
+    /// The server grants everything to every client, and is otherwise correct.
     Liar,
     /// Every answer is of another type than it should be.
     WrongTypes,
@@ -33,15 +36,17 @@ pub enum Hostility {
     Endless,
     /// The server sends a push message in place of each answer.
     Push,
-    /// It grants everything to every client. Before each answer it sends push messages that no client
-    /// requested, among them false releases of every resource that a client listens for.
+    /// The server grants everything to every client. Before the answer to a call of a script or to a
+    /// subscription, it sends push messages that no client requested. Among them are false releases of every
+    /// resource that the client listens for.
     NoisyPushes,
-    /// The server sends errors that repeat all received data, together with terminal control sequences.
+    /// The server sends errors that repeat data from the client's commands, together with terminal control
+    /// sequences.
     Error,
-    /// The answer to INFO is random text.
+    /// The server answers INFO with meaningless text.
     InfoNoise,
-    /// Every connection shows a new run id and no marker, and closes after one answer. A client sees the same from a
-    /// node that restarts all the time.
+    /// Every connection shows a new run id and no marker, and closes after the answer to its first call of a
+    /// script. To a client, the server looks like a node that restarts all the time.
     AnotherRun,
     /// The connection closes in the middle of an answer.
     Partial,
@@ -49,12 +54,12 @@ pub enum Hostility {
     Drip,
     /// The server sends no answer.
     Silence,
-    /// The server sends the answers to another request.
+    /// The server gives the answer to a different request.
     OtherAnswer,
-    /// The server answers for every claim that it is done.
+    /// The server reports every claim as done.
     Done,
-    /// A ledger has pages without an end. The server grants all other requests, as it does under the next three
-    /// hostilities.
+    /// A ledger has pages without an end. Under this hostility and the next three, the server grants all
+    /// other requests.
     EndlessPages,
     /// A page of a ledger names itself as the next page.
     SamePage,
@@ -62,13 +67,13 @@ pub enum Hostility {
     HugePage,
     /// A page of a ledger has every record twice, and the next page has them again.
     RepeatedRecords,
-    /// The server applies one of the other hostilities to each second answer, as the seed selects it. The other answers
-    /// are correct.
+    /// The server gives about half of its answers under a random hostility of [`Self::BREAKERS`], drawn with
+    /// this seed. The other answers are those of a [`Self::Liar`].
     Mixed(u64),
 }
 
 impl Hostility {
-    /// The hostilities that break the protocol, or never answer correctly.
+    /// The hostilities that break the protocol, or never give a useful answer.
     pub const BREAKERS: [Self; 20] = [
         Self::WrongTypes,
         Self::HugeString,
@@ -126,7 +131,7 @@ pub(super) struct Conversation {
     false_releases: u64,
 }
 
-/// The number of false releases that a server under [`Hostility::NoisyPushes`] sends before each answer, for each
+/// The number of false releases that a server under [`Hostility::NoisyPushes`] sends at a time, for each
 /// channel.
 const FALSE_RELEASES: u64 = 200;
 
@@ -149,7 +154,7 @@ const SCRIPTS: [(usize, &str); 17] = [
     (1, "reserved"),
     (1, "marked"),
     (1, "state"),
-    // The script for requests that are not valid for their resource.
+    // The script that refuses requests that are not valid for their resource.
     (1, "refused"),
 ];
 /// The script that sets the marker.
@@ -185,7 +190,8 @@ impl Conversation {
         self.marker.clone()
     }
 
-    /// Returns the scripts that were loaded but not called, and those that the server does not know.
+    /// Returns the indexes of the scripts that the client loaded and for which no call was served. Either the
+    /// client did not call them, or the server does not know them.
     pub(super) fn scripts_not_served(&self) -> Vec<usize> {
         (0..self.scripts).filter(|script| !self.called.contains(script)).collect()
     }
@@ -231,7 +237,7 @@ impl Conversation {
         }
     }
 
-    /// Returns push messages of every kind. No client has requested them.
+    /// Returns push messages of many kinds that no client has requested.
     fn push_noise(&mut self) -> Vec<u8> {
         let mut said = vec![
             b">0\r\n".to_vec(),

@@ -1,6 +1,6 @@
 use std::io::{self, BufRead, Read};
 
-/// The longest argument of a command that one of our clients sends.
+/// The longest argument of a command that a client of Quorate sends.
 const WORD_MAX: usize = 1 << 20;
 
 /// Reads the next command, an array of strings. Returns `None` if the client has closed.

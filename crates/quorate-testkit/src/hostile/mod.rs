@@ -2,9 +2,9 @@
 //!
 //! # What is not guaranteed
 //!
-//! It knows Quorate's commands and breaks its answers in the stated ways; it models no other server. A
-//! [`Hostility::Liar`] breaks nothing: it grants everything to every client, well-formed, and no client can
-//! detect it.
+//! The server knows Quorate's commands and breaks its answers in the stated ways. It models no other server.
+//! A [`Hostility::Liar`] breaks no answer: it grants everything to every client, and no client can detect
+//! that.
 
 mod answers;
 mod command;

@@ -34,7 +34,7 @@ struct Shared {
     marker: Mutex<Option<Vec<u8>>>,
     connections: AtomicU64,
     batches: AtomicU64,
-    /// The scripts that the client loaded on the last connection and did not call, or that the server does not know.
+    /// The scripts that the client loaded on the last connection and for which no call was served.
     not_served: Mutex<Vec<usize>>,
 }
 
@@ -60,7 +60,7 @@ impl HostileServer {
         Ok(Self { port, shared, listening: Some(listening) })
     }
 
-    /// Returns the server's URL with `password`, so that every client authenticates.
+    /// Returns the server's URL with `password`. A client that connects by it authenticates first.
     pub fn url(&self, password: &str) -> String {
         format!("redis://:{password}@127.0.0.1:{}", self.port)
     }
@@ -107,7 +107,7 @@ impl Shared {
             }
             let (me, connection) = (Arc::clone(self), self.connections.fetch_add(1, Ordering::Relaxed));
             talking.push(thread::spawn(move || {
-                // The connection ends when this conversation ends, whatever its result is.
+                // Whatever the result of the conversation is, the connection ends with it.
                 let _ = me.talk(&stream, connection);
                 let _ = stream.shutdown(Shutdown::Both);
             }));

@@ -85,8 +85,9 @@ impl ModelStore for LeaseStore {
     }
 }
 
-/// Returns the shipped tally of these grants. A grant consists of the counter; of the time when the node's memory began
-/// and the time from which the node votes, in microseconds; and of the time when the request was sent.
+/// Returns the shipped tally of these grants. Each grant consists of the counter, two times in microseconds,
+/// and the time when the request was sent. The first of the two times is the beginning of the node's memory.
+/// From the second on, the node votes.
 pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
     let mut tally = Tally::new(NODES);
     for (node, grant) in grants.into_iter().enumerate() {

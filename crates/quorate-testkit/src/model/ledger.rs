@@ -68,9 +68,10 @@ pub const FOUND: &str = "what a leader found not started, no older one starts";
 /// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
-    /// The number of leaders, each with a term of its own; or of workers over which the tick is spread.
+    /// The number of writers. They are leaders, each with a term of its own, or workers if the tick is
+    /// spread.
     pub writers: usize,
-    /// Lets workers write the start of the tick, in place of leaders.
+    /// Set if the tick is spread: workers write its start, in place of leaders.
     pub spread: bool,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
@@ -85,15 +86,15 @@ pub struct Ledger {
 /// A rule that keeps a tick from being started twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A leader seals the ledger before it writes. Without this rule, it only reads the ledger.
+    /// A leader seals the ledger before it decides. Without this rule, it only reads the ledger.
     Seal,
     /// A write names the record that its writer has seen. A node with another record refuses the write.
     CompareAndSet,
     /// A node counts only if its memory is older than the tick.
     Memory,
-    /// A spread tick's start is written to a majority before the work.
+    /// A worker starts the work of a spread tick only after a majority has stored *started*.
     Majority,
-    /// Each worker writes a record of a spread tick that no other worker writes.
+    /// The record that a worker writes for a spread tick differs from that of every other worker.
     OwnRecord,
 }
 
@@ -121,13 +122,14 @@ struct Site {
 struct Line {
     /// Set if the seal has run on the node.
     asked: bool,
-    /// The answer to the seal. In turn, it is in flight and received.
+    /// The answer to the seal: the node's store, and whether its memory was younger than the tick. It is in
+    /// flight until `arrived` is set.
     answer: Option<(LedgerStore, bool)>,
     arrived: bool,
-    /// Set if the node accepted a write of this writer. In turn, its reply is in flight and counted.
+    /// Set if the node accepted a write of this writer. The reply is in flight until `counted` is set.
     written: bool,
     counted: bool,
-    /// Set if the node's memory was younger than the tick when the write ran.
+    /// Set if the node's memory was younger than the tick at every write that it accepted from this writer.
     young: bool,
 }
 
@@ -139,11 +141,11 @@ enum Phase {
     Asking,
     /// The writer writes *started*.
     Writing,
-    /// The writer has started the work.
+    /// A majority has stored *started*, and the writer has started the work.
     Started,
     /// The writer found that the tick was started before.
     Skipped,
-    /// The writer found that too few nodes remember the tick.
+    /// The writer found that no majority of the nodes remembers the tick.
     Unknown,
 }
 
@@ -160,8 +162,8 @@ pub enum Action {
     Write(u8, Name),
     /// The answer to a write arrives.
     Written(u8, Name),
-    /// A worker that has found the record of another worker gives the tick up, and overwrites the record
-    /// with *lost*.
+    /// A worker that has found another worker's record gives the tick up, and overwrites that record with
+    /// *lost*.
     Lose(u8, Name),
     /// A node prunes the tick.
     Prune(u8, Name),
@@ -236,7 +238,8 @@ impl Ledger {
     }
 
     fn write(&self, site: &mut Site, writer: u8) {
-        // A write that names the stored record as *seen* always passes the comparison.
+        // Without compare-and-set, a write names the stored record as *seen*, so that the comparison always
+        // passes.
         let seen = if self.leaves_out(Rule::CompareAndSet) { stored_record(&site.store) } else { None };
         let record = self.started(writer);
         if ask(&mut site.store, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
@@ -276,12 +279,13 @@ impl Ledger {
         }
     }
 
-    /// Starts a new memory of a node, younger than the tick. Messages to the node's earlier process are lost.
+    /// Gives a node a new memory with the data of `store`, younger than the tick. Answers that have left the
+    /// node still arrive. Requests that have not run may run on the new memory.
     fn lose_memory(site: &mut Site, store: LedgerStore) {
         (site.store, site.young) = (store, true);
     }
 
-    /// Drops the answers that no writer waits for any more, so that equal situations are equal states.
+    /// Drops answers for which no writer waits any more, so that equal situations become equal states.
     fn drop_stale_messages(state: &mut State) {
         for (line, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Asking {
@@ -326,9 +330,9 @@ impl Ledger {
     }
 }
 
-/// Returns `true` if a leader has started a tick that a newer leader had found not started (a leader writes
-/// only after that verdict). A start before the newer leader's seal does not count: the seal would have
-/// found it.
+/// Returns `true` if an older leader has started the tick although a newer leader found it not started. (A
+/// leader that writes *started* has found that.) An older leader that started before the newer leader's seal
+/// causes no such case, because the seal would have found its record.
 fn verdict_contradicted(state: &State) -> bool {
     let found = |phase: &Phase| matches!(phase, Phase::Writing | Phase::Started);
     let older = state.phases.iter().position(|phase| *phase == Phase::Started);

@@ -2,11 +2,13 @@
 //!
 //! # What is not guaranteed
 //!
-//! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. The search does
-//! not find an error that needs more of any of these. A search that is cut off by its number of states has explored
-//! every history up to some length, and no longer ones. [`Found::complete`] says whether the search was cut off. A
-//! model is not the code: drivers, batches, queues, sockets and timers are left out. The head of each model says what
-//! replaces them. The simulation runs the shipped code itself.
+//! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. The
+//! search does not find an error that needs more of any of these. A search that stops at its limit of states
+//! has explored every history up to some length, but not every longer one. The field [`Found::complete`] is
+//! not set then.
+//!
+//! A model is not the code: drivers, batches, queues, sockets and timers are left out. The documentation of
+//! each model says what replaces them. The simulation ([`sim`](crate::sim)) runs the shipped code itself.
 //!
 //! # The models
 //!
@@ -14,19 +16,21 @@
 //! | --- | --- |
 //! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever the clocks do? |
 //! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
-//! | [`ledger`] | is a tick started twice, on the leader or spread over workers? by an older leader than one that found it not started? |
+//! | [`ledger`] | is a tick started twice, by leaders or by workers? does an older leader start a tick that a newer one found not started? |
 //! | [`readwrite`] | does any agent ever believe in a lease beside a writer, or write between a writer and its downgrade? |
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never when its end says otherwise? |
-//! | [`poison`] | is an id dead-lettered after the allowed number of attempts, and not before, except for counts left behind? |
+//! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun or left a count behind? |
 //!
-//! The shipped [`engine`](quorate::node::engine) runs each request, over a small store ([`lease_store`]). The shipped
-//! [`Tally`](quorate::internals::Tally) counts votes, and the shipped [`verdict`](quorate::internals::verdict)
-//! evaluates the answers of a ledger. So the models do not drift from the code. For spread ticks and dead-letter counts
-//! the models themselves define which actor sends which request at what time. [`opened_runs`] models the scheduler. Its
-//! decisions on packed records are in `proposed.rs`, and its tests compare them with the shipped ones.
+//! The shipped [`engine`](quorate::node::engine) runs each request, over a small store such as
+//! [`lease_store`]. (Only [`poison`] runs no requests: it calls the engine's rule for counts.) The shipped
+//! [`Tally`](quorate::internals::Tally) counts votes, and the shipped
+//! [`verdict`](quorate::internals::verdict) evaluates the answers of a ledger. So the models follow each
+//! change of this code. For spread ticks and dead-letter counts, the models themselves define which actor
+//! sends which request at what time. [`opened_runs`] models the scheduler. Its decisions on packed records
+//! are in `proposed.rs`, whose tests compare them with the shipped ones.
 //!
-//! Each model can leave one rule out. If the model had no counterexample without a rule, it would not test that rule.
-//! So the tests require a counterexample for each rule.
+//! Each model can leave one rule out. A model that had no counterexample without a rule would not test that
+//! rule. So the tests require a counterexample for each rule.
 
 pub mod exclusion;
 pub mod fencing;

@@ -1,28 +1,29 @@
-//! Model of dead-lettered claims: an id is given up after the limit of attempts, and only after as many
-//! real attempts.
+//! Model of dead-lettered claims: a message id is dead-lettered once the limit of attempts is reached, and no
+//! earlier.
 //!
 //! # Not covered
 //!
-//! The model has no *done* record, no completion, and no call of the dead-letter hook for a dead-lettered id (which is
-//! itself a claim). An attempt that crashes between its first count and its handler counts like one that began, because
-//! its count stays. An attempt that began and is then given back is not covered.
+//! The model has no *done* record, no completion, and no call of the dead-letter hook (which is itself a
+//! claim). An attempt that crashes between its first count and its handler counts like one that began,
+//! because its count stays. An attempt that began and is then given back is not covered.
 //!
 //! # Scope
 //!
-//! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are the shipped
-//! code. The model itself contains the order of requests, as in `claim/begin.rs`. A grant reports the number of
-//! attempts that its node has counted. An attempt with a majority of grants takes the largest of these counts. If that
-//! count is the limit, the id is dead-lettered. If it is lower, the attempt writes a count that is higher by one on
-//! each node where it is still the owner and the stored count is lower. Once a majority has the count, the handler
-//! begins.
+//! The turn of an attempt ([`turn`]), the counting rule of a node ([`counts_more`]) and [`majority`] are the
+//! shipped code. The model itself contains the order of requests, as in `claim/begin.rs`. A grant reports the
+//! number of attempts that its node has counted. An attempt with a majority of grants takes the largest of
+//! these counts. If that count has reached the limit, the id is dead-lettered. Otherwise the attempt writes a
+//! count that is higher by one. A node accepts this count if the attempt is still the owner there and the
+//! stored count is lower. Once a majority has the count, the handler begins.
 //!
-//! An attempt that will not begin takes its count back. It does so only on a node that it knows to have stored the
-//! count, if it is still the owner there and the stored count is exactly its own. On each node the take-back runs after
-//! the count. Requests run at any later moment, in any order, or never. A claim may end at any moment. Replies arrive
-//! at any later moment, or never.
+//! An attempt that will not begin takes its count back, on each node that it knows to have stored the count.
+//! The node requires that the attempt is still the owner and the stored count is exactly the attempt's own.
+//! On each node the take-back runs after the count. Requests run at any later moment, in any order, or never.
+//! A claim may end at any moment. Replies arrive at any later moment, or never.
 //!
-//! A node may forget. Then more attempts than the limit may begin. But an id is never dead-lettered too early: as many
-//! attempts as the limit must have begun, or have left a count that they have not taken back.
+//! A node may forget. Then more attempts than the limit may begin. But an id is never dead-lettered too
+//! early: before, as many attempts as the limit have begun, or have left a count that they have not taken
+//! back.
 
 use super::{NODES, Name};
 use quorate::{
@@ -40,9 +41,10 @@ pub const ATTEMPTS: usize = 4;
 
 /// The property: no count is larger than the number of attempts that won a majority.
 pub const COUNTED: &str = "no count is above the attempts that were won";
-/// The property: an id is not dead-lettered too early.
+/// The property: an id is dead-lettered only after as many attempts as the limit began, or left a count
+/// behind.
 pub const EARNED: &str = "poisoned only after as many began, or left a count behind";
-/// The property while no node forgets: an id is not dead-lettered too late.
+/// The property, while no node forgets: no more attempts begin than the limit permits.
 pub const FEW: &str = "no more begin than may";
 
 /// The model, within bounds.
@@ -60,7 +62,7 @@ pub struct Poison {
     pub without: Option<Rule>,
 }
 
-/// A rule that keeps counts true.
+/// A rule that keeps the counts of attempts correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// An attempt is counted only once it has won a majority, not with each node's grant.
@@ -101,10 +103,10 @@ struct Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
     asked: bool,
-    /// The count that a grant reported. In turn, the grant is in flight and received.
+    /// The count that a grant reported. The grant is in flight until `arrived` is set.
     granted: Option<u8>,
     arrived: bool,
-    /// Set if a count was written. In turn, the reply is in flight and received.
+    /// Set if this node accepted the attempt's count. The reply is in flight until `counted` is set.
     written: bool,
     counted: bool,
     /// Set if this node stores the attempt's count, and the attempt has not taken it back.
@@ -142,7 +144,7 @@ pub enum Action {
     Counted(u8, Name),
     /// An attempt learns that it will not begin.
     Leave(u8),
-    /// A take-back runs on a node.
+    /// An attempt takes its count back on a node.
     Back(u8, Name),
     /// A node forgets everything.
     Forget(Name),
@@ -174,7 +176,7 @@ impl Poison {
 
     fn acquire(&self, site: &mut Site, attempt: u8) {
         let line = &mut site.lines[usize::from(attempt) - 1];
-        // The attempt that held the claim before has just lost it.
+        // A claim may end at any moment. The earlier owner's claim ends here.
         site.owner = attempt;
         (line.asked, line.granted) = (true, Some(site.count));
         site.count += u8::from(self.leaves_out(Rule::CountWhenWon));
@@ -237,7 +239,8 @@ fn number(state: &State, of: impl Fn(&Phase) -> bool) -> usize {
     state.phases.iter().filter(|phase| of(phase)).count()
 }
 
-/// Returns the number of attempts that won a majority and then counted.
+/// Returns the number of attempts that won a majority and found the limit not reached. No other attempt
+/// writes a count.
 fn won(state: &State) -> usize {
     number(state, |phase| matches!(phase, Phase::Counting(_) | Phase::Left(_) | Phase::Begun))
 }

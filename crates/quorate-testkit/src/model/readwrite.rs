@@ -1,19 +1,20 @@
 //! Model of readers and writers: while an agent believes in a writer's lease, no other agent believes in a
-//! lease.
+//! lease. An agent *believes* in a lease while it considers the lease valid by its own clock.
 //!
 //! # Not covered
 //!
-//! The model does not cover the queue: the order of waiters is a matter of fairness, and no grant depends on it. It
-//! does not cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or never;
+//! The model does not cover the queue: the order of waiters is a matter of fairness, and no grant depends on
+//! it. It does not cover tokens, *raise*, doubled requests and late replies. (A reply comes at once or never;
 //! [`exclusion`](super::exclusion) has doubled requests and late replies.)
 //!
 //! # Scope
 //!
 //! Three nodes and up to three agents. Each agent reads, writes, or writes and then continues as a reader.
 //! True time is in steps, without an end. Clocks are as bad as the assumptions allow, as in
-//! [`exclusion`](super::exclusion): each key ends a step early, each belief ends a step late, and the
-//! margin is exactly these two steps. Requests run at any later time, in any order, or never; a release may
-//! run before its acquire. Holders extend, and an extension also repairs. A node may forget everything.
+//! [`exclusion`](super::exclusion). Each key ends a step early, each belief ends a step late, and the margin
+//! is exactly these two steps. Requests run at any later time, in any order, or never; a release may run
+//! before its acquire. Holders extend their leases. An extension also sets a key again on a node that has
+//! lost it. A node may forget everything.
 //!
 //! # Parts that are the shipped code
 //!
@@ -31,10 +32,11 @@ use std::fmt;
 pub const AGENTS: usize = 3;
 /// The TTL, in steps.
 const TTL: u8 = 4;
-/// Two times in steps: by how much a key may end early, and by how much a worker may believe too long, within a TTL.
+/// The errors of clocks within a TTL, in steps. The first is the time by which a key may end too early on a
+/// node. The second is the time by which an agent may believe in its lease too long.
 const EARLY: u8 = 1;
 const SLOW: u8 = 1;
-/// The time for which an agent believes in a lease, in true time from its send.
+/// The time for which an agent believes in a lease, in steps of true time from the sending of its request.
 const BELIEVED: u8 = TTL - (EARLY + SLOW) + SLOW;
 
 /// The property: while an agent believes in a writer's lease, no other agent believes in a lease.
@@ -56,7 +58,7 @@ pub enum Kind {
 /// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadWrite {
-    /// The agents.
+    /// The kind of each agent.
     pub agents: &'static [Kind],
     /// The number of rounds of extensions of all agents together.
     pub extensions: u8,
@@ -75,7 +77,7 @@ pub enum Rule {
     WriterLooks,
     /// A node whose key has a writer adds no reader.
     ReaderLooks,
-    /// A node does not repair a reader's lease if it has granted a writer in the meantime.
+    /// An extension does not set a reader's lease again on a node that has granted a writer in the meantime.
     RepairLooks,
     /// A reader's release removes no other reader.
     ReleasesItself,
@@ -83,9 +85,9 @@ pub enum Rule {
     EndBeforeDowngrade,
     /// A node downgrades only the writer whose lease it stores, and no other agent.
     DowngradeByOwner,
-    /// A node does not downgrade a writer after which it has counted another grant.
+    /// A node refuses to downgrade a writer if it has counted another grant since that writer's.
     DowngradeByToken,
-    /// A node that forgot votes again only after a quarantine.
+    /// After a node forgot, it votes again only after a quarantine.
     Quarantine,
 }
 
@@ -96,9 +98,9 @@ pub struct State {
     phases: [Phase; AGENTS],
     extensions: u8,
     forgets: u8,
-    /// Set if an agent wrote while the downgrade of another agent was in flight.
+    /// Set if an agent became a writer while another agent's downgrade was in flight.
     between: bool,
-    /// The token of the agent that downgrades.
+    /// The fencing token of the agent that may downgrade; a model has at most one such agent.
     token: u8,
 }
 
@@ -106,7 +108,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
     key: Key,
-    /// The number of remaining steps for which the node does not vote.
+    /// The number of steps until the node votes again.
     quarantine: u8,
     lines: [Line; AGENTS],
     name: Name,
@@ -117,7 +119,7 @@ struct Line {
     /// The age of each request in flight, by the number of [`What`].
     asked: [Option<u8>; REQUESTS],
     release: bool,
-    /// The age of the latest request that the node granted.
+    /// The age of the newest request of the agent for which a grant has arrived.
     vote: Option<u8>,
 }
 
@@ -128,10 +130,11 @@ enum Phase {
     Asking,
     /// The agent believes in its lease for the given number of further steps.
     Held(u8),
-    /// The agent is no longer a writer, and not yet a reader. If a rule is left out, it is still a writer for the given
-    /// number of steps.
+    /// The agent is no longer a writer, and not yet a reader. Without [`Rule::EndBeforeDowngrade`], it still
+    /// believes in its writer's lease for the given number of steps.
     Turning(u8),
-    /// The agent is a reader that was a writer.
+    /// The agent was a writer and is now a reader. It believes in its lease for the given number of further
+    /// steps.
     Reading(u8),
     Over,
 }
@@ -191,8 +194,8 @@ impl ReadWrite {
         self.without == Some(rule)
     }
 
-    /// Returns `None` if the agent believes in no lease, `Some(true)` if it believes in a writer's lease,
-    /// and `Some(false)` if it believes in a reader's lease.
+    /// Returns the kind of lease in which the agent believes: `Some(true)` for a writer's, `Some(false)` for
+    /// a reader's, and `None` if it believes in none.
     fn believes(&self, state: &State, agent: usize) -> Option<bool> {
         match state.phases[agent] {
             Phase::Held(_) => Some(self.agents[agent] != Kind::Reads),
@@ -208,7 +211,8 @@ impl ReadWrite {
         believers.len() < 2 || !believers.contains(&true)
     }
 
-    /// Runs a request on a node. If `answered`, the reply arrives.
+    /// Runs a request of an agent on the node at index `at`. If `answered`, the reply arrives at once,
+    /// otherwise never.
     fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, answered: bool) -> Option<()> {
         let age = state.sites[at].lines[agent].asked[what as usize].take()?;
         let reads = self.agents[agent] == Kind::Reads;
@@ -251,8 +255,8 @@ impl ReadWrite {
         }
     }
 
-    /// Raises the counters of a majority of nodes to the token, in one step (the model of fencing covers the single
-    /// steps). Returns whether a majority has been raised.
+    /// Raises the counters of a majority of nodes to the token, in one step. (The model of fencing covers the
+    /// single steps.) Returns `true` if a majority has been raised.
     fn raise(&self, state: &mut State, agent: usize) -> bool {
         if self.agents[agent] != Kind::Downgrades {
             return true;
@@ -264,7 +268,7 @@ impl ReadWrite {
         granted.into_iter().filter(|&at| state.sites[at].key.raised(agent, token)).count() >= 2
     }
 
-    /// Ends an agent's work and sends its releases.
+    /// Ends an agent's lease or attempt, and sends its releases.
     fn end(state: &mut State, agent: usize) {
         state.phases[agent] = Phase::Over;
         for site in &mut state.sites {
@@ -408,8 +412,8 @@ impl Model for ReadWrite {
         }
         for (agent, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Over {
-                // A reply that no agent waits for could only prevent other agents from acquiring. Losing it is covered
-                // too, so it is dropped.
+                // A request of an agent whose lease or attempt is over could only keep other agents from
+                // acquiring. The model covers the loss of every request, so this request is dropped here.
                 for site in &mut state.sites {
                     let line = &mut site.lines[agent];
                     *line = Line { release: line.release, ..Line::default() };

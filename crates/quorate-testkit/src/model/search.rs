@@ -30,7 +30,8 @@ impl<M> Searchable for M where
 /// The limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The number of states after which the search stops. A state counts each time that the search reaches it.
+    /// The number of generated states after which the search stops. A state counts each time that the search
+    /// reaches it.
     pub states: usize,
 }
 
@@ -45,7 +46,7 @@ pub struct Found {
     pub complete: bool,
     /// The duration of the search.
     pub took: Duration,
-    /// For each property, the steps of its example or its counterexample.
+    /// For each property that has an example or a counterexample, the steps of that history.
     pub histories: BTreeMap<&'static str, Vec<String>>,
     /// The `always` properties that were broken.
     pub broken: Vec<&'static str>,
@@ -84,7 +85,7 @@ pub fn search<M: Searchable>(model: M, limits: Limits) -> Found {
     run(model, limits, HasDiscoveries::All)
 }
 
-/// Searches as [`search`] does, but stops when this property has its example or counterexample.
+/// Searches as [`search`] does, but stops as soon as `property` has its example or counterexample.
 pub fn search_until<M: Searchable>(model: M, limits: Limits, property: &'static str) -> Found {
     run(model, limits, HasDiscoveries::AllOf([property].into()))
 }

@@ -11,9 +11,10 @@ use std::{
 
 static MARKER: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 
-/// The store of one node in a model, packed so that a search can keep many of them.
+/// The store of one node in a model. It is packed, because a search keeps millions of them.
 ///
-/// A model implements the rows that its requests use. By default a row is empty, and a write to a row is lost.
+/// A model implements only the kinds of rows that its requests use. By default there is no row, and a write
+/// has no effect.
 pub(super) trait ModelStore {
     fn lease(&self, _: &Resource) -> Option<LeaseRow> {
         None

@@ -2,8 +2,9 @@
 //!
 //! # What is not guaranteed
 //!
-//! It does not sync to the disk: committed data does not survive a failure of the machine. It trusts every
-//! client that connects from loopback. A test process that is killed outright leaves it behind.
+//! The server does not sync to the disk: committed data does not survive a failure of the machine. The server
+//! trusts every client that connects from loopback. A test process that is killed outright leaves its server
+//! behind.
 
 mod programs;
 mod server;

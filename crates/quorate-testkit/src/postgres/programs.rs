@@ -3,12 +3,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder in which Debian installs PostgreSQL. Each version has a folder of its own there, which is not on the
-/// path.
+/// The folder in which Debian installs PostgreSQL. Each version has a folder of its own there, which is not
+/// on the `PATH`.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Returns the folder with `initdb` and `postgres`: the folder on the path, or that of the newest version that a
-/// package has installed.
+/// Returns the folder with `initdb` and `postgres`: the first such folder on the `PATH`, or that of the
+/// newest version that a package has installed.
 pub(super) fn folder() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_both = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();

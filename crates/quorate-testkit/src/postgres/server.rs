@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// A `postgres` process with a directory of its own. Dropping it ends it.
+/// A `postgres` process with a directory of its own. Dropping the value ends the process.
 ///
 /// All methods block: call them from a plain test, or accept that they block the runtime for a second.
 pub struct PostgresServer {
@@ -115,7 +115,8 @@ pub enum StartPostgresError {
          `apt-get install postgresql`, `dnf install postgresql-server`, `apk add postgresql`, `brew install postgresql`"
     )]
     Missing,
-    /// The server ended at once, or did not accept a connection.
+    /// The server, or the program that creates its data, ended at once, or the server did not accept a
+    /// connection.
     #[error("PostgreSQL did not start; it says: {0}")]
     Ended(String),
     /// The directory, the port or the process could not be created.

@@ -59,7 +59,8 @@ pub(super) async fn accept(proxy_state: &ProxyState, listener: std::net::TcpList
     }
 }
 
-/// Forwards one connection until it ends.
+/// Forwards one client's connection until it ends. `severed` is the value of [`Rules::severed`] when the
+/// client was accepted.
 async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number: u64) {
     let env = &proxy_state.env;
     let mut rules = proxy_state.rules.subscribe();
@@ -75,8 +76,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
         server = connect(proxy_state.upstream) => server,
     };
     let Ok(server) = server else {
-        // If the server refuses the connection, the refusal is passed to the client under the same rules as a message
-        // from the server.
+        // The server has refused the connection. Like any message from the server, this news does not reach
+        // the client while the direction back is cut.
         let mut rules = proxy_state.rules.subscribe();
         tokio::select! { biased;
             () = env.stopped().cancelled() => {}
@@ -128,7 +129,7 @@ async fn both(there: &mut Pump<'_>, back: &mut Pump<'_>) -> PumpEnd {
     }
 }
 
-/// Makes the other end see a broken connection when this end is dropped.
+/// Makes the peer of `stream` see a broken connection (RST) once this end is dropped.
 fn reset(stream: &TcpStream) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
 }

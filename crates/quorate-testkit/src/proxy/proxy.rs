@@ -18,8 +18,8 @@ use tokio::{runtime, sync::watch};
 /// A TCP proxy on a free loopback port, in front of one server. Dropping it breaks its connections and ends
 /// its thread.
 ///
-/// It runs on a thread of its own, whatever runtime the test has, and any thread may call its methods. The
-/// server may die and come back on its port meanwhile.
+/// The proxy runs on a thread of its own, whatever runtime the test has, and any thread may call its methods.
+/// The server may end and start again on its port while the proxy runs.
 pub struct Proxy {
     upstream: SocketAddr,
     url: Option<String>,
@@ -82,19 +82,20 @@ impl Proxy {
         self.port
     }
 
-    /// Returns the server's URL with this proxy's port. The URL contains the password if the test-kit started the
-    /// server and the server has a password.
+    /// Returns the server's URL with the proxy's port in place of the server's. For a server that the
+    /// test-kit started, the URL contains the password, if the server has one.
     pub fn url(&self) -> String {
         self.url.clone().unwrap_or_else(|| format!("redis://127.0.0.1:{}/0", self.port))
     }
 
-    /// Sets the time that bytes take. Bytes that are already in transit keep their time of arrival.
+    /// Sets the time that bytes take. Bytes that are already in transit arrive at the time that was set for
+    /// them before.
     pub fn set_latency(&self, latency: Latency) {
         self.rules.send_modify(|rules| rules.latency = latency);
     }
 
-    /// Stops all bytes in these directions: they wait. Replaces an earlier cut. Connections stay open, and the closing
-    /// of a connection does not pass through a cut direction either.
+    /// Stops all bytes in these directions, and replaces an earlier cut. The bytes wait. Connections stay
+    /// open, and not even the closing of a connection passes through a cut direction.
     pub fn cut(&self, directions: Directions) {
         self.rules.send_modify(|rules| rules.cut = Some(directions));
     }
@@ -113,8 +114,8 @@ impl Proxy {
         self.rules.send_modify(|rules| rules.severed += 1);
     }
 
-    /// Closes one connection in the middle of a reply: the one on which the server replies next, after exactly this
-    /// many bytes of that reply. This happens once, and [`Proxy::replies_cut`] counts it.
+    /// Closes the connection on which the server replies next, after exactly this many bytes of the reply.
+    /// This happens once, and [`Proxy::replies_cut`] counts it.
     pub fn cut_reply_after(&self, bytes: usize) {
         self.rules.send_modify(|rules| rules.cut_reply_after = Some(bytes));
     }
@@ -144,7 +145,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.env.stopped().cancel();
         if let Some(thread) = self.thread.take() {
-            // Every task also waits for the stop signal, so the thread ends soon.
+            // Every task of the proxy also waits for the stop signal, so the thread ends soon.
             let _ = thread.join();
         }
     }

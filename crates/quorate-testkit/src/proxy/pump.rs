@@ -5,22 +5,22 @@ use rustix::net::{Shutdown, shutdown};
 use std::{collections::VecDeque, io, time::Duration};
 use tokio::{net::TcpStream, sync::watch};
 
-/// The largest number of bytes that wait in one direction. When it is reached, the sender's own buffers fill, as they
-/// would over a network that delivers no byte.
+/// The largest number of bytes that wait in one direction. At this number the proxy stops reading. The
+/// sender's own buffers then fill, as they would over a network that delivers nothing.
 const HELD_MAX: usize = 1 << 20;
 
-/// The end of one direction of a connection.
+/// The reason why one direction of a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PumpEnd {
     /// The sender closed its end, and all bytes have arrived.
     Finished,
-    /// One of the two ends broke.
+    /// The connection to the sender or to the receiver broke.
     Broken,
     /// A reply was cut, as the test requested.
     ReplyCut,
 }
 
-/// One direction of one connection. Bytes wait until they are due and the direction is open.
+/// One direction of one connection. Bytes wait in it until they are due and the direction is not cut.
 pub(super) struct Pump<'a> {
     env: &'a Env,
     from: &'a TcpStream,
@@ -34,7 +34,7 @@ pub(super) struct Pump<'a> {
     read_all: bool,
 }
 
-/// An action of the sender.
+/// An event at the sender's end.
 enum SenderEvent {
     Bytes(Vec<u8>),
     Closed,
@@ -75,7 +75,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Reads the bytes that have arrived from the sender.
+    /// Reads the bytes that have arrived from the sender, and sets the time at which they are due.
     fn take(&mut self) {
         let mut bytes = vec![0; 64 * 1024];
         let piece = match self.from.try_read(&mut bytes) {
@@ -97,8 +97,8 @@ impl<'a> Pump<'a> {
         self.held.push_back((after, piece));
     }
 
-    /// Forwards the first bytes that are due, if the direction is still open. The rules cannot change while the bytes
-    /// are written.
+    /// Forwards the first bytes, which are due, unless the direction has been cut meanwhile. The rules cannot
+    /// change while the bytes are written.
     fn forward(&mut self) -> Option<PumpEnd> {
         let mut end = None;
         self.rules.send_if_modified(|rules| {
@@ -128,7 +128,8 @@ impl<'a> Pump<'a> {
         let written = match self.to.try_write(&bytes[..part]) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // The receiver is gone. While the opposite direction is cut, the sender must not learn that.
+            // The receiver is gone. While the opposite direction is cut, the sender must not learn of that:
+            // its bytes are dropped.
             Err(_) if rules.is_cut(self.way.other()) => bytes.len(),
             Err(_) => return Some(PumpEnd::Broken),
         };

@@ -29,7 +29,7 @@ pub enum Directions {
     Both,
 }
 
-/// The time that bytes take. By default zero.
+/// The times that bytes take. By default zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// From the client to the server.
@@ -68,11 +68,13 @@ pub(super) struct Rules {
     pub(super) latency: Latency,
     pub(super) cut: Option<Directions>,
     pub(super) refuses: bool,
-    /// A number that `Proxy::sever` increases. Connections that were accepted under a lower number must be broken.
+    /// The number of calls of `Proxy::sever`. A connection that was accepted at a lower number must be
+    /// broken.
     pub(super) severed: u64,
-    /// The number of further bytes from the server after which their connection is closed.
+    /// The number of further bytes from the server after which the connection that carries them is closed;
+    /// `None` if no reply is to be cut.
     pub(super) cut_reply_after: Option<usize>,
-    /// The number of connections that were closed in this way.
+    /// The number of connections that were closed because of `cut_reply_after`.
     pub(super) replies_cut: u64,
 }
 
@@ -86,7 +88,7 @@ impl Rules {
         }
     }
 
-    /// Records that a reply has been cut as requested.
+    /// Records that a reply has been cut, so that no further reply is cut.
     pub(super) fn cut_reply(&mut self) {
         self.cut_reply_after = None;
         self.replies_cut += 1;

@@ -12,11 +12,11 @@ use std::{
 /// The source of the library that is preloaded into the server.
 const SOURCE: &str = include_str!("clock_shim.c");
 
-/// A wall clock for one server, which can be stepped while the server runs. Linux only.
+/// A wall clock for one server, which a test can step while the server runs. Linux only.
 ///
-/// The clock is a small library in C that is preloaded into the server, and that `cc` compiles when it is first needed.
-/// The step is stored in a file that the server has mapped. So the step persists over a restart, like that of a
-/// machine's clock.
+/// The clock is a small library in C, which is preloaded into the server. `cc` compiles it when it is first
+/// needed. The server maps a file that stores the sum of all steps. So a step persists over a restart of the
+/// server, as a step of a machine's clock does.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     library: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct ServerClock {
 }
 
 impl ServerClock {
-    /// Creates a clock that shows the right time, for a server with the directory `dir`.
+    /// Creates a clock that shows the machine's time, for a server with the directory `dir`.
     pub(super) fn new(dir: &Path) -> Result<Self, StartError> {
         let library = library(dir)?;
         let file = dir.join("clock");
@@ -37,7 +37,7 @@ impl ServerClock {
         command.env("LD_PRELOAD", &self.library).env("QUORATE_CLOCK_FILE", &self.file);
     }
 
-    /// Returns `true` if the process has loaded the library. A statically linked program loads no library.
+    /// Returns `true` if the process has loaded the library. A statically linked program would ignore it.
     pub(super) fn rules(&self, pid: u32) -> bool {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         maps.contains(&*self.library.to_string_lossy())
@@ -50,12 +50,12 @@ impl ServerClock {
         let file = fs::File::options().read(true).write(true).open(&self.file)?;
         file.read_exact_at(&mut step, 0)?;
         let step = i64::from_ne_bytes(step) + if forward { by } else { -by };
-        // The file is overwritten in place, because the server has mapped this very file.
+        // The file is overwritten in place, because the server has mapped it.
         file.write_all_at(&step.to_ne_bytes(), 0)
     }
 }
 
-/// Returns the compiled library, from an earlier run if there is one.
+/// Returns the compiled library. An earlier run of the tests may have compiled it.
 fn library(dir: &Path) -> Result<PathBuf, StartError> {
     let mut hasher = DefaultHasher::new();
     (SOURCE, env::consts::ARCH).hash(&mut hasher);

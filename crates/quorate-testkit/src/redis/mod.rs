@@ -2,11 +2,12 @@
 //!
 //! # What is not guaranteed
 //!
-//! A free port is found and then used: another process may take it first, and then another port is tried. A
-//! test process that is killed outright leaves its servers behind; one that panics does not.
+//! A server gets a port that was free a moment before. If another process takes that port first, the server
+//! is started on another one. A test process that is killed outright leaves its servers behind. A test that
+//! panics ends its servers.
 //!
-//! A server's clock can be stepped ([`RedisConfig::own_clock`]) on 64-bit Linux only. A worker's clock
-//! cannot: a process that asks the kernel itself ignores a preloaded library.
+//! A server's clock can be stepped ([`RedisConfig::own_clock`]) on 64-bit Linux only. A worker's clock cannot
+//! be stepped in this way: its process asks the kernel for the time, and ignores a preloaded library.
 
 mod clock;
 mod cluster;

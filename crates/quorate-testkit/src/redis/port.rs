@@ -1,5 +1,5 @@
-//! Ports for servers. While any process of a test run may still use a port for its first server, the port is not given
-//! out again.
+//! Ports for servers. A process locks each port that it reserves until the process ends. No other process of
+//! the test run reserves that port in the meantime.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -8,14 +8,15 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The first port of the range. The range lies below the ports that systems assign by themselves.
+/// The first port of the range, which lies below the ports that systems assign by themselves.
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 22_000;
 /// The number of ports that are tried before the search fails.
 const TRIES: u32 = 500;
 
-/// The locks on this process's ports, which are held until the process ends. A worker of one test may still look for
-/// its killed server. With the lock, it cannot find the server of another test on the same port, and mark that server.
+/// The locks on the ports of this process, which it holds until it ends. After a test has killed its server,
+/// a worker of that test may still try to reach it. Without the lock, the worker could find the server of
+/// another test at this port, and write its marker there.
 static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// Reserves a loopback port on which no process listens. The port stays reserved for as long as this process runs.
@@ -23,7 +24,7 @@ pub(crate) fn reserve() -> io::Result<u16> {
     let user = rustix::process::getuid().as_raw();
     let dir = std::env::temp_dir().join(format!("quorate-ports-{user}"));
     fs::create_dir_all(&dir)?;
-    // The port that the system assigns serves as a random number at which the search begins.
+    // The port that the system assigns differs each time. It determines the port at which the search begins.
     let begin = u32::from(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) * 31;
     for again in 0..TRIES {
         let port = FIRST + (begin + again * 7_919) % COUNT;

@@ -12,13 +12,13 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest time that a server may take to answer PING, or to obey a signal.
+/// The longest time that a server may take to answer PING, or to react to a signal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A `redis-server` process with a directory of its own. Dropping it kills and reaps it.
+/// A `redis-server` process with a directory of its own. Dropping the value kills and reaps the process.
 ///
 /// All methods block: call them from a plain test, or accept that they block the runtime for milliseconds.
 pub struct RedisServer {
@@ -63,7 +63,7 @@ impl RedisServer {
         self.port
     }
 
-    /// Returns the process id, while it runs.
+    /// Returns the process id; `None` while the process does not run because it was killed.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -81,7 +81,7 @@ impl RedisServer {
         }
     }
 
-    /// Returns the server's directory: its append-only file, its socket, its log.
+    /// Returns the server's directory, with its append-only file, its socket and its log.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -117,7 +117,7 @@ impl RedisServer {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
             match self.spawn() {
-                // The kernel may have used the port for an outgoing connection for a moment.
+                // The kernel may have given the port to an outgoing connection for a moment.
                 Err(StartError::Ended(_)) if SystemWorld.now() < give_up => thread::sleep(LOOK_EVERY),
                 done => return done,
             }
@@ -137,8 +137,9 @@ impl RedisServer {
         self.must_signal(Signal::CONT);
     }
 
-    /// Steps the server's wall clock by `by` at once: forward if `forward`, otherwise back. The server's monotonic
-    /// clock is not changed. The step persists over a restart, like that of a machine's clock.
+    /// Steps the server's wall clock by `by` at once: forward if `forward`, otherwise back. The server's
+    /// monotonic clock is not changed. The step persists over a restart of the server, as a step of a
+    /// machine's clock does.
     ///
     /// # Panics
     /// If [`RedisConfig::own_clock`] was not set: without its own clock the server would not see the step, and the test
@@ -226,8 +227,8 @@ impl RedisServer {
     fn wait_until_it_answers(&mut self) -> Result<(), StartError> {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
-            // The process that this value started must run. Otherwise another server may have taken the port first, and
-            // would answer too.
+            // PONG counts only while the child process runs. Otherwise another server may have taken the port
+            // first, and would answer too.
             if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
                 self.child = None;
                 return Err(StartError::Ended(self.log()));
@@ -315,7 +316,7 @@ fn signal(child: &Child, sent: Signal) -> io::Result<()> {
     Ok(kill_process(pid, sent)?)
 }
 
-/// Returns `true` if the kernel says that the process is stopped, or says nothing.
+/// Returns `true` if the process is stopped, or if there is no such entry in `/proc`.
 fn is_stopped(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))

@@ -1,8 +1,8 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The true time, which no participant of the simulation can read: tokio's paused clock, in whole
-/// milliseconds.
+/// The true time: tokio's paused clock, in whole milliseconds. No worker or server of the simulation can read
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     origin: Instant,
@@ -20,7 +20,7 @@ impl Truth {
         self.origin.elapsed()
     }
 
-    /// Waits until the true time `at`, independently of all workers' clocks.
+    /// Waits until the true time `at`. No worker's clock influences this wait.
     pub async fn reach(self, at: Duration) {
         tokio::time::sleep_until(self.origin + at).await;
     }
@@ -31,7 +31,8 @@ impl Truth {
     }
 }
 
-/// A clock that starts at any time and runs a little fast or slow. Its time is a pure function of the true time.
+/// A clock that shows any time at first and runs a little fast or slow. Its time is a pure function of the
+/// true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimClock {
     /// The time that the clock shows when the simulation begins, in nanoseconds.
@@ -62,13 +63,13 @@ impl SimClock {
 
 const MILLION: i128 = 1_000_000;
 
-/// A [`SimClock`] that can be set, and that can stop for a while and then continue from where it stopped. Between two
-/// such changes its time is a pure function of the true time.
+/// A [`SimClock`] that can be stepped, and that can stop for a while and then continue from where it stopped.
+/// Between two such changes its time is a pure function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdjustableClock {
     clock: SimClock,
     stepped_nanos: i64,
-    /// The total time for which the clock had been stopped when it last continued.
+    /// The total time for which the clock had been stopped by the moment when it last continued.
     stood: Duration,
     stands_since: Option<Duration>,
 }
@@ -84,8 +85,8 @@ impl AdjustableClock {
         self.clock.shows(at.saturating_sub(self.stood_by(at))).saturating_add_signed(self.stepped_nanos)
     }
 
-    /// Returns the first true time, not before `at`, at which the clock shows `nanos` or more. This assumes that the
-    /// clock runs from now on and is not changed.
+    /// Returns the first true time, not before `at`, at which the clock shows `nanos` or more. Assumes that
+    /// the clock runs from `at` on and is not changed.
     pub fn will_show(&self, at: Duration, nanos: u64) -> Duration {
         let untouched = nanos.saturating_add_signed(self.stepped_nanos.saturating_neg());
         (self.clock.truth_of(untouched) + self.stood_by(at)).max(at)
@@ -107,7 +108,8 @@ impl AdjustableClock {
         self.stands_since = None;
     }
 
-    /// Lets the clock run, and sets it to the time that it would show without any change.
+    /// Lets the clock run, and sets it to the time that it would show if it had never been stepped or
+    /// stopped.
     pub fn set_right(&mut self) {
         *self = Self::new(self.clock);
     }

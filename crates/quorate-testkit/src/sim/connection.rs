@@ -8,8 +8,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// One connection, as the network sees it. Requests that have left the sender run on the server in their order, even
-/// after the sender has closed its end.
+/// One connection between a worker and a server, as the network handles it. Requests that have left the
+/// sender run on the server in their order, even after the sender has closed its end.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) label: String,
@@ -24,13 +24,13 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Set if the sender no longer receives messages.
+    /// Set if the sender's end is closed, so that it receives no message.
     deaf: bool,
-    /// Set if the server no longer reads messages.
+    /// Set if the server's end is closed, so that it reads no message.
     reset: bool,
-    /// The number of the last request that arrives. Requests with a higher number are lost.
+    /// The number of the last request that still arrives; `None` if no request has been lost.
     cut_behind: Option<u64>,
-    /// The channels of senders that wait for a reply, by the number of the request.
+    /// For each request without a reply, the channel on which the sender waits.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
     last_reply: Duration,
     /// The resources whose releases the server must report on this connection.
@@ -67,7 +67,7 @@ impl Connection {
         Arc::new(Self { label, truth, host, link, server, trace, push_sender, state })
     }
 
-    /// Returns `true` if the sender can no longer use the connection.
+    /// Returns `true` if the sender's end is closed.
     pub(super) fn is_deaf(&self) -> bool {
         self.state().deaf
     }
@@ -86,7 +86,7 @@ impl Connection {
         state.waiting.clear();
     }
 
-    /// Closes the server's end. The sender sees this if the link back to it is open.
+    /// Closes the server's end. If the link from the server to the sender is open, the sender learns of that.
     pub(super) fn reset_by_server(&self) {
         self.state().reset = true;
         if self.link.is_open_back() {
@@ -100,7 +100,8 @@ impl Connection {
         self.break_off(None);
     }
 
-    /// Breaks the sender's socket. Messages that have left still arrive, except those behind `cut_behind`.
+    /// Closes the sender's end because the connection broke. Requests that have left still arrive, except
+    /// those with a number above `cut_behind`.
     pub(super) fn break_off(&self, cut_behind: Option<u64>) {
         let mut state = self.state();
         state.cut_behind = state.cut_behind.or(cut_behind);
@@ -113,7 +114,8 @@ impl Connection {
         self.push_sender.push(Push::Closed);
     }
 
-    /// Carries requests to the server in their order. Returns once the sender is gone and all requests have arrived.
+    /// Carries requests to the server in their order. Returns once the sender is gone and all requests have
+    /// arrived, or the server's end is closed.
     pub(super) async fn carry(self: Arc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut not_before = Duration::ZERO;
         while let Some(message) = messages.recv().await {
@@ -131,7 +133,8 @@ impl Connection {
                 return;
             }
             if message.fate == Fate::Lost {
-                // The connection is a stream without gaps, so all requests behind a lost one are lost as well.
+                // The connection is a stream without gaps, so a lost request also loses all requests behind
+                // it.
                 self.state().cut_behind.get_or_insert(message.number.saturating_sub(1));
             }
             if self.state().cut_behind.is_some_and(|last| message.number > last) {
@@ -169,7 +172,7 @@ impl Connection {
         self.state().listens.contains(resource)
     }
 
-    /// Sends the report of a release to the client. The message may be lost in transit.
+    /// Reports a release to the client. The message may be lost in transit.
     #[expect(
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
@@ -203,7 +206,7 @@ impl Connection {
             connection.link.open_back().await;
             let waiting = connection.state().waiting.remove(&number);
             if let Some(waiting) = waiting {
-                // The send fails if the sender has stopped waiting, which does no harm.
+                // The send fails if the sender no longer waits for the reply, which does no harm.
                 let _ = waiting.send(reply);
             }
         });

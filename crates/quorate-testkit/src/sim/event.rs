@@ -1,3 +1,7 @@
+//! The events of a simulation, from which the invariants judge it. The simulation has two groups with jobs:
+//! the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on any
+//! worker.
+
 use super::{Asked, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
@@ -6,7 +10,7 @@ use quorate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An event that an invariant may judge.
+/// An event of a run, which the invariants judge.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A server ran a request.
@@ -18,14 +22,14 @@ pub enum Event<'a> {
         /// The reply.
         reply: &'a Reply,
     },
-    /// A server lost its memory.
+    /// A server lost its memory, or a part of it.
     Forgot {
         /// The server.
         node: &'a str,
     },
     /// A worker's code received a lease, a term or a claim.
     Granted(&'a Belief),
-    /// A new grant, with the work that still runs under earlier grants of the same resource at that moment.
+    /// A worker received a grant. Some work may still run under earlier grants of the same resource.
     Succeeded {
         /// The new grant.
         belief: &'a Belief,
@@ -35,9 +39,9 @@ pub enum Event<'a> {
     /// The beliefs of all workers at this moment: for each lease, term and claim, the result that its worker would get
     /// if it checked now.
     Looked(&'a [Belief]),
-    /// A leader has sealed the ledger, according to its log.
+    /// A leader has sealed the ledger. The event comes from the leader's log.
     Sealed {
-        /// The term.
+        /// The leader's term.
         term: u64,
         /// The servers whose answers the leader counted.
         nodes: &'a [&'a str],
@@ -54,22 +58,22 @@ pub enum Event<'a> {
         /// The reason.
         reason: &'a str,
     },
-    /// The handler of a job's tick is called.
+    /// The handler of a job of the first group is called for a tick.
     TickStarted(&'a TickStart),
-    /// A run of a tick has ended.
+    /// A run of a job of the first group has ended.
     TickEnded {
-        /// The run.
+        /// The number of the run.
         run: u64,
-        /// Its end.
+        /// The way in which the run ended.
         end: RunOutcome,
     },
-    /// The handler of a job of the second group is called.
+    /// The handler of a job of the second group, the pool, is called.
     RunStarted(&'a RunStart),
-    /// A run of such a job has ended.
+    /// A run of a job of the second group has ended.
     RunEnded {
-        /// The run.
+        /// The number of the run.
         run: u64,
-        /// Its end.
+        /// The way in which the run ended.
         end: RunEnd,
     },
     /// The operator is about to send a request.
@@ -81,23 +85,24 @@ pub enum Event<'a> {
         /// The answer.
         told: &'a Told,
     },
-    /// After the workers have stopped, the operator has read the history of a job of the second group.
+    /// The operator has read the history of a job of the second group, after the workers stopped.
     HistoryRead {
-        /// The job.
+        /// The job's name.
         job: &'a str,
         /// All entries.
         entries: &'a [HistoryEntry],
         /// The answer to a read of only the first few entries.
         page: &'a [HistoryEntry],
     },
-    /// The histories have been read, and the second group is no longer active.
+    /// The second group is no longer active, and its histories have been read.
     Settled {
         /// The true wall time since which the group's workers have run its jobs without a fault.
         since: WallTime,
-        /// The true wall time at which the workers were stopped.
+        /// The true wall time at which the observation of the group ended. The workers were stopped after
+        /// that.
         until: WallTime,
     },
-    /// The guarantees that this plan judges beyond those that every plan judges.
+    /// The guarantees that the plan of this run requires, in addition to those that every plan requires.
     Promised(Promises),
     /// A worker learned that a majority stores the done record of its claim.
     Completed {
@@ -108,7 +113,7 @@ pub enum Event<'a> {
         /// The token of the claim under which the worker completed it.
         token: u64,
     },
-    /// A worker that tried to claim a message learned that the message is already done.
+    /// A worker that tried to claim a message learned that it is already done.
     ToldDone {
         /// The worker.
         worker: &'a str,
@@ -117,16 +122,18 @@ pub enum Event<'a> {
         /// The recorded result of the message, as the worker received it.
         result: &'a str,
     },
-    /// A write reached an external store, which either compares fencing tokens or does not.
+    /// A write reached an external store. There are two stores: one compares fencing tokens, the other does
+    /// not.
     Wrote(&'a Write),
-    /// The check after the faults, at a time when a leader has had enough time to run every missed tick.
+    /// The check of all ticks, after the faults. By now a leader has had enough time to run every missed
+    /// tick.
     Reckoned {
-        /// The true wall time since which the leader has led without an interruption.
+        /// The true wall time by which the leader must have caught up on all missed ticks.
         served_since: WallTime,
         /// The true wall time of the check.
         now: WallTime,
     },
-    /// The result of a worker's wait for a lease after the faults, and the time that the wait took.
+    /// A worker's wait for a lease after the faults has ended.
     Calm {
         /// The worker that waited.
         worker: &'a str,
@@ -137,11 +144,11 @@ pub enum Event<'a> {
         /// The token of the lease, or the reason why the worker got none.
         got: Result<u64, String>,
     },
-    /// Leases that a server stores after the faults, although no worker holds them any more.
+    /// The leases that a server stores after the faults, although no worker holds them any more.
     LeftoverLeases {
         /// The server.
         node: &'a str,
-        /// The leases.
+        /// The leases, each with its resource, its owner token, and the remaining time.
         leases: &'a [(Resource, String, Duration)],
     },
     /// A worker's process has been asked to end.
@@ -158,7 +165,7 @@ pub enum Event<'a> {
 /// One worker's belief about one lease, term or claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belief {
-    /// The number of the lease, unique in this run.
+    /// The number of the lease, unique in this history.
     pub lease: u64,
     /// The worker.
     pub worker: Arc<str>,
@@ -168,40 +175,40 @@ pub struct Belief {
     pub token: u64,
     /// Set if the worker considers the grant valid.
     pub valid: bool,
-    /// Set if, by the worker's clock, the grant's validity has ended or ends within the step-down grace.
+    /// Set if, by the worker's clock, the validity has ended or ends within the step-down grace.
     pub ending: bool,
     /// Set if the work under the grant has been asked to stop.
     pub asked_to_stop: bool,
-    /// The number of servers that store the lease, or that cannot vote for another owner because they forgot.
+    /// The number of servers that store the lease, or that cannot vote for another owner now
+    /// ([`Server::backs`](super::Server::backs)).
     pub backed_by: usize,
-    /// Set if the worker's boot clock has stood still after the requests were sent that the validity rests on. The
-    /// validity may then have ended without the worker's knowledge. Cleared once a majority has extended the grant by a
-    /// request that was sent while the clock ran.
+    /// Set if the worker's boot clock stood still after the worker had sent the requests on which the
+    /// validity rests. Then the validity may have ended without the worker's knowledge. Cleared once a
+    /// majority has extended the grant by a request that was sent while the clock ran.
     pub clock_stood: bool,
-    /// The owner token; `None` if the holder does not reveal it.
+    /// The owner token; `None` for terms and claims, which do not reveal it.
     pub owner: Option<Owner>,
     /// The time for which the worker's process has run without a pause; `None` while it is paused.
     pub awake_for: Option<Duration>,
 }
 
-/// Code that runs under a term or a claim, and that the shipped code must end in time.
+/// Code that runs under a term or a claim, and that the library must end in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Working {
     /// The worker.
     pub worker: Arc<str>,
-    /// The kind of work.
+    /// The kind of work, as a report names it.
     pub what: Arc<str>,
     /// The fencing token under which the code works.
     pub token: u64,
     /// The time for which the worker's process has run without a pause; `None` while it is paused or gone.
     pub awake_for: Option<Duration>,
-    /// Set if the worker's boot clock has stood still since the work began, or earlier under the same
-    /// grant. Cleared once a majority has extended that grant by a request that was sent while the clock
-    /// ran.
+    /// Set if the worker's boot clock stood still since the work began, or earlier under the same grant.
+    /// Cleared once a majority has extended that grant by a request that was sent while the clock ran.
     pub clock_stood: bool,
 }
 
-/// One start of one tick.
+/// The start of a run of a tick, by a job of the first group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickStart {
     /// The number of the run, unique in this history.
@@ -218,25 +225,25 @@ pub struct TickStart {
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The amount by which the clocks of a majority of the servers were ahead of the true time within the last seconds.
-    /// These clocks decide when a tick is due.
+    /// The largest amount by which the clocks of a majority of the servers were ahead of the true time within
+    /// the last seconds. These clocks decide when a tick is due.
     pub ahead: Duration,
-    /// Set if the worker's boot clock has stood still since the term was last extended: the worker then
-    /// cannot know whether the term has ended.
+    /// Set if the worker's boot clock stood still since the term was last extended. The worker then cannot
+    /// know whether the term has ended.
     pub clock_stood: bool,
 }
 
-/// The end of one run of a tick.
+/// The end of a run of a tick, of a job of the first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     /// The handler of the run returned, panicked, or timed out.
     Itself,
-    /// The run was interrupted. Either its term, its worker or its leader's work ended, or its handler returned early
-    /// because it was asked to stop.
+    /// The run was interrupted: its term, its worker or its leader's work ended, or its handler returned
+    /// early because it was asked to stop.
     Torn,
 }
 
-/// A write to an external store. The value was computed from what the writer had read before.
+/// A write to an external store. The writer computed the value from a version that it had read before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Set if the store compares fencing tokens.

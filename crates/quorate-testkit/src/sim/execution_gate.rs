@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// A gate that is open or shut, and for which tasks can wait. Tasks pass in the order in which they arrived. The
-/// `watch` of tokio would wake them in a random order, so two runs of a seed would differ.
+/// A gate that is open or shut. Tasks wait while it is shut, and pass in the order in which they arrived.
+/// (Tokio's `watch` would wake them in a random order, so two runs of a seed would differ.)
 #[derive(Debug)]
 pub(super) struct ExecutionGate {
     shut: AtomicBool,

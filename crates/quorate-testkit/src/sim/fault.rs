@@ -6,7 +6,7 @@ use super::{
 /// One fault, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The link between a worker and a server opens or closes.
+    /// The link between a worker and a server opens or closes, in each direction.
     Road(usize, usize, Directions),
     /// The network splits into halves, or becomes whole again.
     Partition(Halves, Parted),
@@ -42,7 +42,8 @@ pub enum Fault {
     FreezeWorker(usize),
     /// A worker's boot clock stands still. Its other clocks continue to run.
     StandWorker(usize),
-    /// A worker's machine and its clocks continue to run.
+    /// The end of [`Self::FreezeWorker`] and [`Self::StandWorker`]: the worker's machine, or its boot clock,
+    /// continues to run.
     UnfreezeWorker(usize),
     /// A worker's wall clock steps by this many milliseconds.
     StepWorker(usize, i64),
@@ -52,17 +53,16 @@ pub enum Fault {
     StartWorker(usize, Option<Mistake>),
 }
 
-/// A division of the workers and the servers into two halves. A flag is set for each member of one half, and not set
-/// for the members of the second half.
+/// A division of the workers and the servers into two halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halves {
-    /// The workers: set for each that is in the first half.
+    /// The workers: `true` for each that is in the first half.
     pub workers: [bool; WORKERS],
-    /// The servers: set for each that is in the first half.
+    /// The servers: `true` for each that is in the first half.
     pub nodes: [bool; NODES],
 }
 
-/// The state of a network that is split, or whole again.
+/// The state of the network between two halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parted {
     /// Messages between the halves wait.
@@ -120,8 +120,8 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if the fault may prevent a worker from receiving messages of one of these servers for long, or
-    /// makes a worker lose what it received.
+    /// Returns `true` if, because of the fault, a worker may receive no message from one of these servers for
+    /// a long time. Also returns `true` if a worker may lose what it has received.
     pub(super) fn parts_from(&self, nodes: &[usize]) -> bool {
         match self {
             Self::Road(_, node, _) | Self::StopServer(node) | Self::CrashServer(node) => nodes.contains(node),

@@ -49,7 +49,7 @@ impl Holder {
     }
 }
 
-/// The holder of a grant, which the referee can inspect while the worker uses it.
+/// A worker's grant. The referee ([`Referee`](super::Referee)) can inspect it while the worker uses it.
 #[derive(Debug)]
 pub struct Held {
     pub(super) id: u64,
@@ -100,7 +100,7 @@ impl Held {
         setup: &QuorumConfig,
     ) -> Option<Belief> {
         let holder = self.slot().clone()?;
-        // The clock is read only once, so that both values belong to the same moment.
+        // `remaining` reads the clock once, so that `valid` and `ending` describe the same moment.
         let remaining = holder.remaining();
         let valid = !remaining.is_zero();
         let backs = |server: &Arc<Server>| {
@@ -124,17 +124,19 @@ impl Held {
         })
     }
 
-    /// Returns `true` if the boot clock has stood still since the requests were sent that the validity rests on.
+    /// Returns `true` if the boot clock stood still after the worker had sent the requests on which the
+    /// validity rests.
     fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
         let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
-        // The grace is the builder's default, which no worker changes: a fifth of the TTL.
+        // No simulated worker changes the step-down grace from its default, a fifth of the TTL. So the TTL is
+        // five times the grace.
         let sent = (until - setup.validity(self.grace * 5)).as_nanos();
         machine.stood_at().is_some_and(|stood| sent <= stood)
     }
 
-    /// Returns `true` if `owner` may be the owner of this grant. Terms and claims do not reveal their owner token, so
-    /// only the name of the worker is compared.
+    /// Returns `true` if the owner token `owner` may be that of this grant. Terms and claims do not reveal
+    /// their owner token. For these, only the name of the worker is compared.
     fn is_ours(&self, holder: &Holder, owner: &str) -> bool {
         match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-/// The number of polls of one host within one true millisecond above which the host counts as spinning.
+/// The number of polls within one true millisecond at which a process counts as spinning.
 const SPINNING: u64 = 200_000;
 
-/// The process of one worker. It can be paused (SIGSTOP) and crashed (SIGKILL) as a whole. It also stands still
-/// whenever its machine stands still.
+/// The process of one worker. It can be paused (SIGSTOP) and crashed (SIGKILL) as a whole. It also stops
+/// while its machine is frozen or asleep.
 #[derive(Debug)]
 pub struct Host {
     name: Arc<str>,
@@ -110,7 +110,7 @@ impl Host {
         self.state().asleep = true;
     }
 
-    /// Wakes the machine. Its timers may be late by up to one nap.
+    /// Wakes the process together with its machine. Timers may be late by up to a [`NAP`].
     pub fn wake(&self) {
         let mut state = self.state();
         if std::mem::take(&mut state.asleep) {
@@ -118,8 +118,8 @@ impl Host {
         }
     }
 
-    /// Ends the process. From now on the process sends no message, so that a message from a `Drop` implementation is
-    /// lost. After that, every task is dropped without another poll.
+    /// Ends the process. From now on the process sends no message, not even from a `Drop` implementation.
+    /// Every task is dropped without another poll.
     pub fn crash(&self) {
         let mut state = self.state();
         state.crashed = true;
@@ -131,8 +131,8 @@ impl Host {
         self.state().crashed
     }
 
-    /// Returns the time since which the process has run without a pause and its timers have been on time. Returns
-    /// `None` if the process does not run. After a sleep of its machine, the time is one nap in the future.
+    /// Returns the time since which the process has run without a pause, with timers that are on time; `None`
+    /// if it does not run. After a sleep of its machine, this time is one [`NAP`] later than the waking.
     pub fn awake_since(&self) -> Option<Duration> {
         let state = self.state();
         (state.mode() == Mode::Running).then_some(state.awake_since)
@@ -143,7 +143,7 @@ impl Host {
         self.state().tasks.len()
     }
 
-    /// Removes and returns the panic messages of tasks. A worker's task must not panic.
+    /// Removes and returns the messages with which tasks have panicked. A worker's task must not panic.
     pub fn take_panics(&self) -> Vec<String> {
         std::mem::take(&mut self.state().panics)
     }
@@ -175,7 +175,8 @@ impl Host {
         wakers.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Stores `waker`, which is called after a pause or a crash. Returns whether the task may run now.
+    /// Stores `waker`, which is called after a pause or a crash. Returns the state of the process, which says
+    /// whether the task may run now.
     fn enter(&self, id: u64, waker: &Waker) -> Mode {
         let mut state = self.state();
         let now = self.truth.now();

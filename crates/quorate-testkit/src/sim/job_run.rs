@@ -1,4 +1,5 @@
-//! Observes the runs of the second group in true time, and the requests of an operator with their answers.
+//! Observes the second group of the simulation, also called the pool: its runs in true time, and the requests
+//! of an operator with their answers.
 
 use super::{Event, Host, Referee, invariant::MAJORITY};
 use quorate::{
@@ -11,9 +12,8 @@ use std::{
     time::Duration,
 };
 
-/// The time, by a worker's boot clock, for which that clock may mislead the worker after it has stood still.
-///
-/// Within this time the worker may not notice that a claim or a term has ended. No claim or term lasts longer.
+/// The time for which a boot clock that stood still may mislead its worker, measured by that clock. Within
+/// this time the worker may fail to notice that a claim or a term has ended. No claim or term lasts longer.
 const HELD_AT_MOST: Duration = Duration::from_secs(4);
 
 /// The start of a handler.
@@ -25,7 +25,7 @@ pub struct RunStart {
     pub worker: Arc<str>,
     /// The job's name.
     pub job: Arc<str>,
-    /// The time at which the run was due. For a triggered run, it is the time of the request.
+    /// The time at which the run was due. For a triggered run, the time of the request.
     pub at: WallTime,
     /// The cause of the run.
     pub cause: RunCause,
@@ -35,8 +35,8 @@ pub struct RunStart {
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
-    /// The time by which the clocks of a majority of the servers were ahead of the true time, within the last few
-    /// seconds.
+    /// The largest amount by which the clocks of a majority of the servers were ahead of the true time within
+    /// the last seconds. These clocks decide when a tick is due.
     pub ahead: Duration,
     /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether it still
     /// holds the term or the claim.
@@ -60,7 +60,7 @@ pub struct Beside {
     pub clock_stood: bool,
 }
 
-/// The end of a run.
+/// The end of a run of the second group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
     /// The way in which the handler ended.
@@ -111,7 +111,7 @@ pub struct Asked {
     pub at: WallTime,
 }
 
-/// The result of a request, as reported to the operator.
+/// The result of a request, as the operator learned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The leader has accepted it.
@@ -126,7 +126,7 @@ pub enum Told {
         /// The request's id.
         id: RequestId,
     },
-    /// The operator does not know whether the request was carried out.
+    /// The operator does not know whether the request was or will be carried out.
     Unknown {
         /// The request's id; `None` if the operator dropped the request before an answer.
         id: Option<RequestId>,
@@ -147,7 +147,7 @@ impl Told {
     }
 }
 
-/// Guarantees that a simulation can judge, beyond those that every plan judges.
+/// Guarantees that a plan can require, in addition to those that every plan requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// Two runs of an any-worker job are never active on two workers at once, unless its overlap rule allows it.
@@ -159,9 +159,9 @@ pub struct Promises {
     pub any_worker_pauses: bool,
     /// Once the faults are over, any-worker jobs run as soon as leader-placed jobs do.
     pub any_worker_progress: bool,
-    /// The history entries of any-worker jobs obey the rules for leader-placed jobs: a tick is skipped only for a
-    /// reason that the job's rules permit, only at-most-once ticks are lost, and the history keeps as many entries
-    /// as configured.
+    /// The history entries of any-worker jobs obey the rules for leader-placed jobs. A tick is skipped only
+    /// for a reason that the job's rules permit, and only at-most-once ticks are lost. The history keeps as
+    /// many entries as configured.
     pub any_worker_entries: bool,
     /// A tick that the history records as skipped never starts.
     pub skips_are_final: bool,
@@ -169,7 +169,7 @@ pub struct Promises {
     pub every_end_is_entered: bool,
 }
 
-/// Returns the guarantees that the library gives.
+/// The default: the guarantees that the library gives.
 impl Default for Promises {
     fn default() -> Self {
         Self { overlap_across_workers: true, any_worker_pauses: true, ..Self::NONE }
@@ -199,14 +199,14 @@ impl Promises {
     };
 }
 
-/// An active run.
+/// An active run of the second group.
 #[derive(Debug)]
 pub(super) struct Going {
     host: Arc<Host>,
     job: Arc<str>,
 }
 
-/// A run of a handler. Dropping it reports the end of the run.
+/// An active run of a handler. Dropping it reports the end of the run.
 #[derive(Debug)]
 pub struct JobRun {
     referee: Arc<Referee>,
@@ -224,7 +224,7 @@ impl JobRun {
         self.number
     }
 
-    /// Records that the handler is about to return or panic, and how it ends.
+    /// Records the way in which the handler ends. The handler calls this just before it returns or panics.
     pub fn ends(mut self, end: HandlerEnd) {
         self.end = Some(end);
     }
@@ -308,7 +308,8 @@ impl Referee {
         }
     }
 
-    /// Returns the time by which the clocks of a majority of the servers were recently ahead of the true time.
+    /// Returns the largest amount by which the clocks of a majority of the servers were recently ahead of the
+    /// true time.
     fn clocks_were_ahead(&self) -> Duration {
         let mut ahead = self.servers_ahead();
         ahead.sort_unstable_by(|one, other| other.cmp(one));

@@ -5,14 +5,15 @@ use std::{
     time::Duration,
 };
 
-/// The behaviour of messages on every link. Times are in milliseconds, and chances are in a thousand for each message.
+/// The behaviour of messages on every link. Times are in milliseconds. A chance is the number of messages in
+/// a thousand to which the event happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConditions {
     /// The time that a message takes.
     pub delay: RangeInclusive<u64>,
-    /// The chance that a message takes longer.
+    /// The chance that a message stalls, and so takes longer.
     pub stall: u64,
-    /// The time that such a message takes.
+    /// The time that a message takes if it stalls.
     pub stalled: RangeInclusive<u64>,
     /// The chance that a request is lost, together with all later requests on its connection.
     pub lose_request: u64,
@@ -35,7 +36,8 @@ pub(super) enum Fate {
     /// The request runs, and its reply is lost.
     ReplyLost,
     Lost,
-    /// The sender's socket breaks. If `runs` is set, the request still runs later, and so do the requests behind it.
+    /// The sender's end of the connection breaks. If `runs` is set, the request and those behind it still
+    /// run, after `later`.
     BreaksOff {
         runs: bool,
         later: Duration,
@@ -67,8 +69,8 @@ impl Link {
         Self { truth, road, there: ExecutionGate::open(), back: ExecutionGate::open() }
     }
 
-    /// Opens or cuts the directions of the link. A message that reaches a cut waits there until the cut ends, unless
-    /// its connection ends before that. Requests of a connection that has ended still arrive.
+    /// Opens or cuts the directions of the link. A message that reaches a cut waits there until the cut ends.
+    /// A reply whose connection ends before that is lost; a request still arrives.
     pub fn set_open(&self, open: Directions) {
         self.there.set_open(open.there);
         self.back.set_open(open.back);
@@ -99,7 +101,8 @@ impl Link {
         self.truth.now() + rng.millis(range.clone())
     }
 
-    /// Draws whether a push message of the server is lost. The chance is the same as for a reply.
+    /// Draws the fate of a push message of the server: returns `true` if it is lost. The chance is that of a
+    /// reply.
     pub(super) fn loses_push(&self) -> bool {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
         let (rng, conditions) = &mut *road;

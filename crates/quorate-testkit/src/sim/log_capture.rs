@@ -18,8 +18,8 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// Log messages of the library, each with the name under which the message is counted. Only the log reports these
-/// events.
+/// The beginnings of log messages of the library, each with the name under which the message is counted.
+/// These events are visible only in the log.
 const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
@@ -32,8 +32,8 @@ const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("the work failed; it has resigned", "work restarted"),
 ];
 
-/// Two log targets: the one under which a leader reports that it has sealed the ledger, and the one of every end of a
-/// tick.
+/// Two targets of log messages. Under the first, a leader reports that it has sealed the ledger. Under the
+/// second, it reports the end of every tick.
 const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::scheduler::tick";
 
@@ -73,7 +73,7 @@ impl Subscriber for LogCapture {
         self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
     }
 
-    // The library opens no spans. If it ever opens one, this subscriber ignores it.
+    // The library opens no spans, so nothing is done with spans.
     fn new_span(&self, _span: &Attributes<'_>) -> Id {
         Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed))
     }
@@ -112,7 +112,7 @@ impl LogCapture {
 struct Line {
     message: String,
     fields: String,
-    /// Each field of the message except the text, without quotation marks.
+    /// The fields of the message except the text, without quotation marks.
     values: BTreeMap<&'static str, String>,
 }
 

@@ -4,11 +4,11 @@ use std::{
     time::Duration,
 };
 
-/// The longest time for which the shipped environment sleeps before it reads the clock again. A timer that stood still
-/// while the machine slept fires late by at most this time.
+/// The longest time for which the library's environment sleeps before it reads the clock again. If a timer
+/// stopped while the machine slept, it fires late by at most this time.
 pub const NAP: Duration = Duration::from_millis(100);
 
-/// The machine of a worker's processes: its clocks, which outlive the processes, and its sleep.
+/// The machine on which a worker's processes run: its clocks, which outlive the processes, and its sleep.
 #[derive(Debug)]
 pub struct Machine {
     truth: Truth,
@@ -20,13 +20,13 @@ pub struct Machine {
 struct State {
     boot: AdjustableClock,
     wall: AdjustableClock,
-    /// The time that the boot clock showed when it last stood still.
+    /// The time that the boot clock showed when it last stopped; `None` if it never did.
     stood_at: Option<u64>,
     asleep_since: Option<Duration>,
     sleeps: Vec<Sleep>,
 }
 
-/// A period in which the machine slept: its timers stood still, and its clocks went on.
+/// A period in which the machine slept: its timers stopped, and its clocks continued.
 #[derive(Clone, Copy, Debug)]
 struct Sleep {
     from: Duration,
@@ -34,7 +34,8 @@ struct Sleep {
 }
 
 impl Machine {
-    /// A machine that is awake. Its processes sleep in naps of `nap`; the shipped length is [`NAP`].
+    /// Creates a machine that is awake. Its processes sleep in naps of `nap`; the library's own length is
+    /// [`NAP`].
     pub fn new(truth: Truth, boot: SimClock, wall: SimClock, nap: Duration) -> Arc<Self> {
         let (boot, wall) = (AdjustableClock::new(boot), AdjustableClock::new(wall));
         let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };
@@ -51,13 +52,14 @@ impl Machine {
         self.state().wall.shows(self.truth.now())
     }
 
-    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. If a request
-    /// was sent when the clock showed this time or less, it may have been sent earlier than its time stamp says.
+    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. If a
+    /// request was sent at this time or before, more time has passed since its sending than the clock shows.
     pub fn stood_at(&self) -> Option<u64> {
         self.state().stood_at
     }
 
-    /// Waits for a timer that is set now for the time `nanos` of the boot clock, but not longer than `at_most`.
+    /// Waits for a timer that is set now for the time `nanos` of the boot clock, but not longer than
+    /// `at_most`. The timer fires late by `late`.
     pub(super) async fn timer(self: Arc<Self>, nanos: u64, at_most: Duration, late: Duration) {
         let set = self.truth.now();
         let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
@@ -125,17 +127,17 @@ impl Machine {
     }
 }
 
-/// Returns the time at which a timer fires that was set at the time `set` for the time `due`, on a machine that has
-/// slept in between. The timer is a chain of naps, and after each nap the process reads the clock. A nap that a sleep
-/// interrupts continues afterwards.
+/// Returns the time at which a timer fires that was set at `set` for the time `due`, on a machine with these
+/// periods of sleep. The timer is a chain of naps, and after each nap the process reads the clock. A nap that
+/// a sleep interrupts continues afterwards.
 fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {
         if sleep.from >= from.max(due) {
-            break; // It rang before.
+            break; // The timer fired before this sleep.
         }
         let nap_left = if sleep.from < from {
-            // The machine fell asleep again during the nap that the last sleep had interrupted.
+            // The machine fell asleep again before the end of the nap that the last sleep had interrupted.
             from - sleep.from
         } else {
             let napped = (sleep.from - from).as_nanos() % nap.as_nanos();

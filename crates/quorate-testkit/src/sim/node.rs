@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One server as the process of one worker sees it, over a link with faults of its own.
+/// One server, as the process of one worker reaches it over its link.
 #[derive(Debug)]
 pub struct SimNode {
     truth: Truth,
@@ -29,7 +29,8 @@ impl SimNode {
         Self { truth, host, link, server, trace, opened: AtomicU64::new(0) }
     }
 
-    /// Waits for the time that one message takes to the server.
+    /// Waits until a message that is sent now has reached the server, and the server's process is not
+    /// stopped.
     async fn there(&self) {
         self.truth.reach(self.link.arrival()).await;
         self.link.open_there().await;
@@ -99,7 +100,7 @@ impl SimSession {
     /// Sends `content` to the server, if the connection is open. Returns the number of the message.
     fn put(&mut self, content: Content) -> Option<u64> {
         let connection = &self.connection;
-        // A crashed process has no network, so messages from its destructors are lost.
+        // A crashed process has no network, so messages that it sends while its tasks are dropped are lost.
         if connection.host.is_crashed() || connection.is_deaf() {
             return None;
         }

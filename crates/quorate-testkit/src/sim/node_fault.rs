@@ -8,7 +8,7 @@ use quorate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A way in which a server breaks the rules. Each proves that the invariants detect the violation.
+/// A way in which a server breaks the rules. For most of them, a test shows that an invariant detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
     /// When the server loses its memory, it keeps its run id and its marker, and therefore still votes.
@@ -27,13 +27,14 @@ pub enum NodeFault {
     Obliging,
     /// The server starts a missing counter at one, in place of the proposed time.
     Restarting,
-    /// The server lowers a counter to the token of the owner that extends.
+    /// An extension sets the fencing counter to the token of the owner that extends, even if that lowers the
+    /// counter.
     Lowering,
     /// The server answers that a lease is extended, and does not change the end of the lease.
     Shortening,
     /// The server overwrites a record that the writer has not seen.
     Overwriting,
-    /// The server accepts writes of terms older than the one that sealed the ledger.
+    /// The server accepts writes of terms earlier than the one that sealed the ledger.
     Unsealed,
     /// The server overwrites a final record.
     Reopening,
@@ -43,7 +44,7 @@ pub enum NodeFault {
     Shredding,
 }
 
-/// Runs a batch item by item. For each item, disables the rule that the fault breaks.
+/// Runs the requests of a batch one by one, and applies the fault to each.
 pub(super) fn run(
     store: &mut MemoryStore,
     batch: &Batch,

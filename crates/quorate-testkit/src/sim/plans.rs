@@ -20,8 +20,8 @@ pub const PLANS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Plans that judge more than Quorate guarantees. They show which violations then occur. They run only when they are
-/// named.
+/// Plans that require more than Quorate guarantees, and so show the violations that occur. They run only when
+/// they are named.
 pub const OPEN_PLANS: [(&str, &str); 2] = [
     (
         "mistaken-and-forgotten",

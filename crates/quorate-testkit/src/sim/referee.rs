@@ -22,11 +22,12 @@ use std::{
     time::Duration,
 };
 
-/// The longest age of a reading of the servers' clocks that can still matter: a leader has received answers from a
-/// majority within its TTL, which is three seconds at most.
+/// The longest age at which a reading of the servers' clocks can still matter. A leader has received answers
+/// from a majority within its TTL, which is three seconds at most.
 const RECENTLY: Duration = Duration::from_secs(5);
 
-/// The observer that sees the true time and every event, and checks them against the invariants.
+/// The observer of the simulation. It sees the true time and every event, and checks them against the
+/// invariants.
 #[derive(Debug)]
 pub struct Referee {
     truth: Truth,
@@ -50,18 +51,18 @@ struct State {
     coverage: BTreeMap<String, u64>,
 }
 
-/// Work under a grant.
+/// Code that works under a grant.
 #[derive(Debug)]
 struct Job {
     host: Arc<Host>,
     resource: Resource,
     token: u64,
     what: Arc<str>,
-    /// The number of the grant, unique within the run.
+    /// The number of the grant, unique in this history.
     held: u64,
-    /// The time that the worker's boot clock showed when it last stood still; the inner value is `None` if it never
-    /// did. This is the state at the moment when the grant was last known to be within the guarantee. The outer value
-    /// is `None` if the grant has never been within the guarantee since the work began.
+    /// The reading of `Machine::stood_at` for the worker's machine at the moment when the grant was last
+    /// known to be within the guarantee. If it differs from the present reading, the clock has stood still
+    /// since then. `None` if the grant was never within the guarantee since the work began.
     stood_before: Option<Option<u64>>,
 }
 
@@ -73,7 +74,7 @@ impl State {
     }
 }
 
-/// Code that works under a grant, until this guard is dropped.
+/// A guard of code that works under a grant. The work is over when the guard is dropped.
 #[derive(Debug)]
 pub struct Work {
     referee: Arc<Referee>,
@@ -86,7 +87,8 @@ impl Drop for Work {
     }
 }
 
-/// One run of one tick, until this guard is dropped.
+/// A guard of one run of a tick, of a job of the first group, which runs its jobs on its leader. The run ends
+/// when the guard is dropped.
 #[derive(Debug)]
 pub struct TickRun {
     work: Work,
@@ -100,7 +102,7 @@ impl TickRun {
         self.work.id
     }
 
-    /// Records that the handler is about to end by itself.
+    /// Records the way in which the handler ends. The handler calls this just before it returns or panics.
     pub fn ends(mut self, end: RunOutcome) {
         self.end = Some(end);
     }
@@ -108,8 +110,8 @@ impl TickRun {
 
 impl Drop for TickRun {
     fn drop(&mut self) {
-        // A run that is dropped while its term continues has timed out. (A term asks its runs to stop one grace period
-        // before its end.)
+        // A run that is dropped while its term continues has timed out. (A term asks its runs to stop one
+        // grace period before the term ends.)
         let goes_on = |term: &Term| term.is_valid() && !term.step_down_token().is_cancelled();
         let timed_out = self.tick.term().is_some_and(goes_on);
         let timed_out = timed_out.then_some(RunOutcome::Itself);
@@ -148,25 +150,25 @@ impl Referee {
         })
     }
 
-    /// Stops judging the invariants that rest on an assumption about time.
+    /// Stops judging the invariants that depend on an assumption about time.
     pub fn judge_only_what_needs_no_time(&self) {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
     }
 
-    /// Stops judging the jobs of the second group, except for *starts*. If servers' clocks step by up to an hour, the
-    /// servers' memories and histories end at other times than the invariants compute.
+    /// Stops judging the jobs of the second group, except for *starts*. If servers' clocks step by up to an
+    /// hour, the servers' memories and histories end at other times than the invariants compute.
     pub(super) fn judge_only_starts_of_the_second_group(&self) {
         let names = ["runs", "requests", "histories"];
         self.state().invariants.retain(|invariant| !names.contains(&invariant.name()));
     }
 
-    /// Stops excusing workers whose boot clock stood still. This proves that the invariants detect the effects of such
-    /// a clock.
+    /// Stops excusing workers whose boot clock stood still. A test uses this to show that the invariants
+    /// detect the effects of such a clock.
     pub fn excuse_no_clock(&self) {
         self.excuses_none.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the servers that leases are stored on.
+    /// Sets the servers of the simulation, on which the referee looks up leases and clocks.
     pub fn watch_servers(&self, servers: &[Arc<Server>]) {
         let servers = servers.iter().map(Arc::downgrade).collect();
         *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
@@ -197,7 +199,8 @@ impl Referee {
         self.judge(&Event::Looked(&beliefs));
     }
 
-    /// Ends the excuse for work under each grant that a majority has extended since its worker's clock runs again.
+    /// Ends the exception for work under a grant once a majority has extended the grant after the worker's
+    /// clock continued.
     fn restore(&self, beliefs: &[Belief]) {
         let sound = |job: &Job| {
             let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);
@@ -214,7 +217,7 @@ impl Referee {
     /// Records that a worker's code has received `lease`.
     pub fn granted(&self, host: &Arc<Host>, lease: Lease) -> Arc<Held> {
         let (resource, token) = (lease.resource().clone(), lease.token().get());
-        // This is the default of the builder, which no worker changes.
+        // No simulated worker changes the step-down grace from its default, a fifth of the TTL.
         let grace = lease.ttl() / 5;
         self.holds(host, Holder::Lease(Arc::new(lease)), resource, token, grace)
     }
@@ -329,7 +332,7 @@ impl Referee {
         servers.map(|server| server.was_ahead(RECENTLY)).collect()
     }
 
-    /// Returns the active runs of the second group.
+    /// Locks and returns the active runs of the second group, the pool.
     pub(super) fn going(&self) -> MutexGuard<'_, AllGoing> {
         job_run::lock(&self.going)
     }
@@ -366,7 +369,7 @@ impl Referee {
         self.state().next()
     }
 
-    /// Ends the faults: from now on the workers work without mistakes.
+    /// Ends the faults. From now on the simulated workers cause no failures on purpose.
     pub fn end_faults(&self) {
         self.state().calm = true;
     }
@@ -387,7 +390,7 @@ impl Referee {
             .map(|belief| belief.token)
     }
 
-    /// Records that the process `host` has crashed, so that its beliefs no longer exist.
+    /// Records that the process `host` has crashed. It believes in no lease from now on.
     pub fn process_gone(&self, host: &Arc<Host>) {
         let held = self.state().held.clone();
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {
@@ -396,7 +399,7 @@ impl Referee {
         self.state().held.retain(|held| !held.is_over());
     }
 
-    /// Counts an event that the simulation is meant to reach.
+    /// Counts an event. The counts show what a run has reached.
     pub fn count(&self, what: &str) {
         let mut state = self.state();
         match state.coverage.get_mut(what) {
@@ -426,7 +429,7 @@ impl Referee {
         Some(Belief { clock_stood: excused, ..belief })
     }
 
-    /// Judges an event only. Unlike [`tell`](Self::tell), does not judge the beliefs of this moment.
+    /// Judges an event only. [`tell`](Self::tell) also judges the beliefs of this moment.
     pub(super) fn judge(&self, event: &Event<'_>) {
         let now = self.truth.now();
         let mut found = Vec::new();

@@ -6,10 +6,11 @@ use std::{ops::RangeInclusive, time::Duration};
 pub struct SeedRng(u64);
 
 impl SeedRng {
-    /// Returns the stream named `label` of `seed`. Streams are independent: one more draw in one part of
-    /// the simulation leaves the other parts unchanged.
+    /// Returns the stream named `label` of `seed`. Streams are independent: one more draw from one of them
+    /// leaves the numbers of the other streams unchanged.
     pub fn new(seed: u64, label: &str) -> Self {
-        // This is FNV-1a over the label. The multiplication separates seeds that are close to each other.
+        // This is FNV-1a over the label. The multiplication makes the streams of neighbouring seeds differ
+        // widely.
         let start = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self(label.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
     }
@@ -44,7 +45,8 @@ impl SeedRng {
         Duration::from_millis(self.number(range))
     }
 
-    /// Returns whole milliseconds up to one of `tops`, so that short and long waits are both drawn.
+    /// Returns whole milliseconds up to one of `tops`, which is also drawn. With tops of different sizes,
+    /// short and long waits both occur.
     pub fn millis_up_to(&mut self, tops: &[u64]) -> Duration {
         let top = tops[self.index(tops.len())];
         self.millis(0..=top)
@@ -74,7 +76,8 @@ mod tests {
         assert_eq!(draw(7, "net"), draw(7, "net"));
         assert_ne!(draw(7, "net"), draw(8, "net"));
         assert_ne!(draw(7, "net"), draw(7, "worker"));
-        // Regression: these values must never change. A change would make every seed in every old report meaningless.
+        // Regression: these values must never change. Otherwise the seeds in old reports would give other
+        // histories.
         assert_eq!(SeedRng::new(1, "pin").bits(), 8_608_811_249_459_458_844);
     }
 

@@ -17,20 +17,23 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The longest time that a worker may take to end its work, and that a quorum may take to close.
+/// Three limits. Within the first, the workers must have ended their work. Within the second, they have sent
+/// their releases to servers that were unreachable. Within the third, a quorum must have closed.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
-/// The longest time of a worker's acquires in the fault-free phase: of its first one, and of each later one. The first
-/// takes longer, because the worker may still have to learn that nodes forgot, and tries again after 100 ms.
+/// The longest time of a worker's acquires in the fault-free phase: of its first one, and of each later one.
+/// The first takes longer, because the worker may still have to learn that nodes forgot. It then tries again
+/// after 100 ms.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
 /// The index of the operator among the processes, which follows those of the workers.
 const OPERATOR: usize = WORKERS;
-/// The number of nodes in a list that lacks some.
+/// The number of nodes in the list of a worker that starts with a list that is too short
+/// ([`Mistake::FewerNodes`]).
 const FEWER_NODES: usize = 3;
-/// The longest time until one of three workers that try at the same time has acquired the lock, and the others have
-/// noticed that.
+/// The longest time until one of three workers that try at the same time has acquired the lock, and the other
+/// workers have noticed that.
 const RUSH: Duration = Duration::from_millis(300);
 
 /// The result of one run.
@@ -57,7 +60,7 @@ pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
     run(seed, plan, Trace::new)
 }
 
-/// Runs like [`simulate`], but without a trace: faster, and meant for many seeds.
+/// Runs as [`simulate`] does, but records no trace. This is faster, and meant for many seeds.
 ///
 /// # Panics
 /// If no runtime can be created.
@@ -103,7 +106,7 @@ fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
     })
 }
 
-/// One worker's process.
+/// One process of a worker or of the operator.
 #[derive(Debug)]
 struct Process {
     mistake: Option<Mistake>,
@@ -221,7 +224,7 @@ impl Run {
         self.referee.end_faults();
     }
 
-    /// Ends the workers' work.
+    /// Asks the workers and the operator to end their work, and waits until they have done so.
     async fn stop_work(&mut self) {
         let limit = self.truth.now() + WORK_ENDS_IN;
         let operator = self.operator.as_ref().map(|(process, _)| process);
@@ -237,22 +240,23 @@ impl Run {
         }
     }
 
-    /// Waits until the quarantines are over and the last TTL has passed. After that, lets every worker acquire the
-    /// lease in turn.
+    /// Waits until the quarantines are over and the longest TTL has passed. After that, lets every worker
+    /// acquire the lease in turn.
     async fn prove_liveness(&mut self) {
-        // Workers still have releases for servers that were unreachable. After the back-off and a handshake, they have
-        // sent these releases.
+        // Workers still have releases for servers that were unreachable. After their back-off and a
+        // handshake, they have sent these releases.
         self.truth.pass(RELEASED_IN).await;
         let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        // A resign request is stored for its full lifetime, even if its worker has crashed.
+        // A resign request is stored until the end of its lifetime, even if its worker has not crashed.
         self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::ResignRequest
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
-        // A driver that was in back-off needs a second until it sees its server. The wait is over only after that.
+        // A driver that was in back-off needs up to a second to reach its server again. The quarantine begins
+        // only then.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
         self.check_for_leftover_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
@@ -300,14 +304,14 @@ impl Run {
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Lets another worker drop an attempt at some moment of its round. The keys that the attempt set must soon be
-    /// gone.
+    /// Lets the next worker drop an attempt at some moment of its round. The keys that the attempt set must
+    /// soon be gone.
     async fn give_up(&self, turn: usize) {
         let Some(process) = &self.workers[(turn + 1) % WORKERS] else { return };
         let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2));
         let moment = Duration::from_millis(turn as u64 % 5);
         tokio::select! { biased;
-            // The attempt won before that moment. The result is dropped nevertheless.
+            // If the attempt wins before that moment, its result is dropped.
             _ = lock.try_acquire() => {}
             () = self.truth.pass(moment) => {}
         }
@@ -402,8 +406,8 @@ impl Run {
         self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
         self.referee.process_gone(&process.host);
-        // The runtime drops the tasks of the process when it next polls them. The check at the end of the run counts
-        // those that are left.
+        // The runtime drops the tasks of the process when it next polls them. The check a millisecond later
+        // counts the tasks that are left.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
         #[expect(
             clippy::disallowed_methods,
@@ -419,7 +423,8 @@ impl Run {
         process_gone(&self.referee, process);
     }
 
-    /// Checks that no key of these workers is stored on any server.
+    /// Reports to the referee the leases on each server for which `of` returns `true`, given the resource and
+    /// the worker. There must be none.
     fn check_for_leftover_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
@@ -457,8 +462,8 @@ fn process_gone(referee: &Referee, process: &Process) {
 mod tests {
     use super::*;
 
-    /// After a crash, a key may be stored only as long as the worker's last request can have set it. A key that is
-    /// stored longer is a leftover.
+    /// A key may outlive a crashed worker only for as long as the worker's last request can have set it. A
+    /// key that is stored longer is a leftover.
     #[test]
     fn a_crash_excuses_a_key_only_as_long_as_the_last_request_can_have_set_it() {
         let setup = Plan::default().setup;

@@ -1,23 +1,23 @@
 use super::{Outcome, Plan, simulate, simulate_untraced};
 use std::ops::Range;
 
-/// A plan under which all invariants must hold, and the same plan with one mechanism left out, which must break an
-/// invariant.
+/// A check that one mechanism matters: under a plan all invariants must hold, and under the same plan without
+/// the mechanism an invariant must break.
 ///
-/// Both plans run on the *same* seed. A violation shows that the mechanism matters only if the same history, with the
-/// mechanism included, breaks no invariant.
+/// Both plans run on the *same* seed. A violation shows that the mechanism matters only if the same history,
+/// with the mechanism included, breaks no invariant.
 #[derive(Clone, Debug)]
 pub struct SabotageCheck<'a> {
     /// The plan with every mechanism.
     pub sound: &'a Plan,
     /// The plan without the mechanism.
     pub sabotaged: &'a Plan,
-    /// The name of the invariant that must break. If only one message of the invariant counts, `: ` and a part of this
-    /// message follow.
+    /// The name of the invariant that must break. If only certain messages of the invariant count, `: ` and a
+    /// part of these messages follow.
     pub breaks: &'a str,
 }
 
-/// The first seed that breaks the invariant without the mechanism, and that breaks none with it.
+/// A seed that breaks the invariant without the mechanism, and breaks no invariant with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The seed.
@@ -37,7 +37,7 @@ pub enum NoDifference {
         /// The number of seeds that were run.
         seeds: u64,
     },
-    /// The first seed that breaks the invariant breaks an invariant with the mechanism as well.
+    /// The first seed that breaks the invariant without the mechanism also breaks an invariant with it.
     #[error(
         "seed {seed} breaks {breaks} without the mechanism, but it does not hold with the mechanism either: {sound}"
     )]

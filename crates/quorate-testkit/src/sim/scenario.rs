@@ -12,11 +12,10 @@ pub const WORKERS: usize = 3;
 
 /// The largest rate error of a clock, in millionths. It keeps any two clocks within `drift_rate` of each other.
 const RATE_PPM: i64 = 4_900;
-/// The largest offset of a wall clock from the true time when a run begins. It applies to three seeds of four.
+/// The largest offset of a wall clock from the true time when a run begins, in three seeds of four.
 const WALL_OFFSET_MS: i64 = 200;
-/// The largest offset of a wall clock from the true time at any moment. It applies to the fourth seed.
-///
-/// Many clocks reach this offset and none exceeds it, so two wall clocks are at most `max_clock_offset` apart.
+/// The largest offset of a wall clock from the true time at any moment, in one seed of four. Many clocks
+/// reach this offset and none exceeds it. So two wall clocks are at most `max_clock_offset` apart.
 const EDGE_MS: i64 = 500;
 /// The upper limit of the length of a run.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
@@ -31,9 +30,10 @@ pub(super) fn true_wall(at: Duration) -> WallTime {
 const STEP_MS: i64 = 95;
 /// The shortest time between two steps of one server's clock.
 const STEP_APART: Duration = Duration::from_secs(9);
-/// The largest step of a wall clock in plans whose steps exceed every tolerance, in milliseconds.
+/// The largest step of a wall clock, in milliseconds, in seeds and plans whose steps may exceed every
+/// tolerance.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
-/// The time before which no clock makes a large step, because every worker must first have observed the servers for
+/// The time before which no clock steps far ahead. By then every worker has observed the servers for
 /// `max_ttl`.
 const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 
@@ -42,7 +42,7 @@ const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 pub struct Plan {
     /// The configuration that all workers share.
     pub setup: QuorumConfig,
-    /// The way in which servers return false replies, to prove that the invariants detect it.
+    /// The way in which servers break the rules; `None` if they are honest.
     pub node_fault: Option<NodeFault>,
     /// The length of the phase in which faults happen.
     pub length: Duration,
@@ -58,8 +58,8 @@ pub struct Plan {
     pub far_steps: bool,
     /// Lets workers' boot clocks stand still for some time.
     pub stands: bool,
-    /// Excuses no violation because of a boot clock that stood still. This proves that the invariants detect the
-    /// effects of such a clock.
+    /// Excuses no violation because of a boot clock that stood still. With it, tests show that the invariants
+    /// detect the effects of such a clock.
     pub excuse_no_clock: bool,
     /// Lets workers start by mistake with another node list, or another `max_ttl`.
     pub mistakes: bool,
@@ -68,15 +68,15 @@ pub struct Plan {
     /// The number of faults in a thousand that are crashes of one to three servers, in addition to the crashes
     /// that every plan draws.
     pub crashes: u64,
-    /// The number of data losses in a thousand in which a crashed server comes back with an old snapshot, and so with
-    /// old counters. After the other data losses, the server comes back empty.
+    /// The number of data losses in a thousand in which the server comes back with an old snapshot, and so
+    /// with old counters. After the other data losses, it comes back empty.
     pub snapshots: u64,
-    /// Guarantees that are judged in addition to those that the library gives.
+    /// The guarantees that this plan requires, in addition to those that every plan requires.
     pub promises: Promises,
     /// The longest time for which a worker's timer sleeps before it reads the clock again.
     pub naps: Duration,
-    /// The delay by which a worker's timers may fire late although the worker's process runs. The timers of the shipped
-    /// code never fire late.
+    /// The time by which a worker's timers fire late although its process runs. It is zero, except in a test
+    /// that shows that an invariant detects late timers.
     pub oversleep: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Default for Plan {
         let setup = QuorumConfig {
             node_timeout: Duration::from_millis(100),
             max_ttl: Duration::from_secs(3),
-            // The shortest TTL is one second, and the allowance is at most a tenth of it.
+            // The allowance is at most a tenth of the TTL, and the shortest TTL is one second.
             clock_step_allowance: Duration::from_millis(100),
             ..QuorumConfig::default()
         };
@@ -109,7 +109,7 @@ impl Default for Plan {
     }
 }
 
-/// All that a seed decides before the run begins.
+/// The decisions that a seed makes before the run begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// The seed.
@@ -120,7 +120,7 @@ pub struct Scenario {
     pub operator: (SimClock, SimClock),
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
-    /// The network conditions for messages until the faults end.
+    /// The network conditions until the faults end.
     pub weather: NetworkConditions,
     /// The faults and the times at which they happen, in order.
     pub faults: Vec<(Duration, Fault)>,
@@ -199,10 +199,10 @@ fn weather(rng: &mut SeedRng) -> NetworkConditions {
 struct Faults<'a> {
     rng: SeedRng,
     plan: &'a Plan,
-    /// The server that may forget, in plans where only one does.
+    /// The server that may forget, in plans in which only one may.
     forgetful: usize,
-    /// Lets workers' wall clocks be set to any time. This applies to one seed of four only, because with such clocks
-    /// the library does not promise when a tick is due.
+    /// Lets workers' wall clocks step to any time. This applies to one seed of four. In the other seeds these
+    /// clocks stay within `max_clock_offset`.
     astray: bool,
     /// Lets wall clocks be as far apart as `max_clock_offset` permits.
     edge: bool,
@@ -214,7 +214,7 @@ struct Faults<'a> {
 }
 
 impl Faults<'_> {
-    /// Draws one fault that begins at `at`, and the end of the fault.
+    /// Draws one fault that begins at `at`, and its end.
     fn draw(&mut self, at: Duration) {
         let (node, worker) = (self.rng.index(NODES), self.rng.index(WORKERS));
         if self.rng.chance(self.plan.crashes) {
@@ -268,8 +268,8 @@ impl Faults<'_> {
             let memory = match self.rng.number(0..=999) {
                 _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
-                // A server that is configured as durable loses data only with its disk. It comes back with all its
-                // data, or with a new disk.
+                // A server that is configured as durable loses data only with its disk. So it comes back with
+                // all its data, or with a new disk.
                 _ if self.plan.setup.durable => Memory::Empty,
                 _ if self.rng.chance(self.plan.snapshots) => Memory::Snapshot,
                 _ => Memory::Empty,
@@ -310,7 +310,8 @@ impl Faults<'_> {
         }
     }
 
-    /// Draws a partition of the network into halves. It may leave neither half with a majority of the servers.
+    /// Draws a partition of the network into halves. One half has a majority of the servers, but it may have
+    /// no worker.
     fn part(&mut self, at: Duration) {
         let mut draw = |_| self.rng.chance(500);
         let halves = Halves { workers: [(); WORKERS].map(&mut draw), nodes: [(); NODES].map(draw) };
@@ -380,7 +381,7 @@ impl Faults<'_> {
                 let by = self.rng.signed(1_000..=far);
                 self.made.push((at + self.rng.millis(0..=apart), Fault::StepServer(node, by)));
             }
-            // The next step comes only after the server votes again.
+            // The clocks step again only after the servers vote again.
             at += self.plan.setup.quarantine() + self.rng.millis(1_500..=6_000);
         }
     }

@@ -14,15 +14,15 @@ use std::{
     time::Duration,
 };
 
-/// The time between two snapshots, with which a server may come back after a crash.
+/// The time between two snapshots. A server may come back with its latest snapshot after a crash.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
-/// The time for which a server that forgot must not vote. It is longer than any lease that the server may have
-/// forgotten.
+/// The time for which a server must not vote after it forgot. It is no shorter than any lease that the server
+/// may have forgotten.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
-/// The largest step of a server's clock that the plan's margins cover. After a larger step, the node must not count
-/// until every lease that the step ended early would have ended anyway.
+/// The largest step of a server's clock that the plans' margins cover. After a larger step, the server's
+/// votes must not count until every lease that it granted before would have ended anyway.
 const FAR: Duration = Duration::from_millis(100);
 
 /// The data that a server has left after a crash.
@@ -51,10 +51,10 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     clock: AdjustableClock,
-    /// For each period between two changes of the clock: the amount by which the clock was ahead of the true time, and
-    /// the end of the period.
+    /// For each change of the clock: the true time of the change, and the amount by which the clock was ahead
+    /// just before or just after it, whichever is larger.
     ahead: Vec<(Duration, Duration)>,
-    /// The time when the clock was last set forward by more than any plan's margins allow.
+    /// The time when the clock last stepped by more than the plans' margins allow.
     astray: Option<Duration>,
     store: MemoryStore,
     snapshot: (Duration, MemoryStore),
@@ -70,8 +70,9 @@ impl State {
         true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000))
     }
 
-    /// Returns the largest amount by which the clock was ahead in the time `within` before `now`. Between two changes a
-    /// clock drifts slowly and in one direction, so the extremes are at the ends of a period.
+    /// Returns the largest amount by which the clock was ahead in the time `within` before `now`. Between two
+    /// changes a clock drifts in one direction. So in each span between two changes, the amount is largest at
+    /// the beginning or at the end.
     fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
         let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
         recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)
@@ -79,7 +80,8 @@ impl State {
 }
 
 impl Server {
-    /// Starts an empty server whose clock begins at `clock`. The server reports `durable` as its durability.
+    /// Starts an empty server on the clock `clock`. The server reports to its clients whether it is
+    /// `durable`.
     pub fn start(
         name: &str,
         truth: Truth,
@@ -112,8 +114,8 @@ impl Server {
         self.awake.set_open(awake);
     }
 
-    /// Ends the process. Every connection breaks, the requests that waited in the connections are lost, and so is the
-    /// memory.
+    /// Ends the process. Every connection breaks, and the requests that waited in the connections are lost.
+    /// [`Self::restart`] decides which data is lost.
     pub fn crash(&self) {
         let mut state = self.state();
         state.up = false;
@@ -154,7 +156,8 @@ impl Server {
         self.restart(Memory::Empty);
     }
 
-    /// Breaks, at both ends, every connection of the workers that `of` accepts. Requests that have not run are lost.
+    /// Breaks, at both ends, every connection of the workers whose names `of` accepts. Requests that have not
+    /// run are lost.
     pub fn tear(&self, of: impl Fn(&str) -> bool) {
         let mut connections: Vec<_> = self.state().connections.iter().filter_map(Weak::upgrade).collect();
         connections.retain(|connection| of(connection.host.name()));
@@ -204,12 +207,12 @@ impl Server {
 
     // --- service ----------------------------------------------------------------------------------------
 
-    /// Returns once the server's process is not stopped.
+    /// Waits until the server's process is not stopped.
     pub(super) async fn awake(&self) {
         self.awake.pass().await;
     }
 
-    /// Counts a request that runs although its sender has closed the connection, or has seen it break.
+    /// Counts a request that runs although its sender's end of the connection is closed.
     pub(super) fn count_request_of_closed_sender(&self) {
         self.referee.count("ran on a broken connection");
     }
@@ -270,11 +273,13 @@ impl Server {
         reply
     }
 
-    /// Returns `true` if no honest server in place of this one could now grant `resource` to an owner for which
-    /// `is_ours` is false. There are four such cases: the server holds the lease; it is down; it forgot so recently
-    /// that it must be in quarantine; or its clock was set so far forward so recently that no worker may count its
-    /// grants. A durable server may vote as soon as it is up. So the second case does not apply to a durable server
-    /// that never held the lease.
+    /// Returns `true` if this server, were it honest, could not now grant `resource` to an owner for which
+    /// `is_ours` returns `false`. This is so in four cases:
+    ///
+    /// * the server stores a lease of an owner for which `is_ours` returns `true`;
+    /// * it is down (a durable server may vote as soon as it is up, so this case does not apply to it);
+    /// * it forgot so recently that it must be in quarantine;
+    /// * its clock stepped so far and so recently that no worker may count its grants.
     pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let state = self.state();
         let Ok(row) = state.store.lease(resource);
@@ -341,8 +346,8 @@ mod tests {
         }
     }
 
-    /// A clock that is set far forward ends its leases early, and excludes the server for as long as a
-    /// lease can last.
+    /// A clock that is set far forward ends the server's leases early. The server then does not count for as
+    /// long as a lease can last.
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
         let truth = Truth::begin();

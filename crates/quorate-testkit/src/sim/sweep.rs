@@ -14,7 +14,7 @@ use std::{
 /// only the failures and the counts of its seeds.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The plan's name, which the command to replay a seed needs.
+    /// The name of the plan, for the command that replays a seed.
     pub name: String,
     /// The plan to simulate.
     pub plan: Plan,
@@ -35,7 +35,7 @@ pub struct Summary {
     pub seeds: u64,
     /// The simulated true time of all seeds. A seed that ran twice counts once.
     pub simulated: Duration,
-    /// The number of times that each counted thing was reached, by its name.
+    /// The number of times that each counted event happened, by the name of the event.
     pub coverage: BTreeMap<String, u64>,
     /// The failures, by seed.
     pub failures: Vec<Failure>,
@@ -48,7 +48,7 @@ pub struct Failure {
     pub seed: u64,
     /// The plan.
     pub plan: String,
-    /// The name of the violated invariant, or `run` if it was none.
+    /// The name of the violated invariant, or `run` for any other failure.
     pub invariant: String,
     /// The violation and its time.
     pub violation: String,
@@ -63,16 +63,16 @@ impl Failure {
 }
 
 impl Sweep {
-    /// Returns a sweep over `seeds` under the plan of [`PLANS`](super::PLANS) named `name`, on every
-    /// processor.
+    /// Returns a sweep on every processor over `seeds`, under the plan of [`PLANS`](super::PLANS) or
+    /// [`OPEN_PLANS`](super::OPEN_PLANS) that is called `name`.
     pub fn over(name: &str, seeds: Range<u64>) -> Option<Self> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let plan = Plan::named(name)?;
         Some(Self { name: name.to_owned(), plan, seeds, twice: false, threads, stop_after: u64::MAX })
     }
 
-    /// Runs the sweep. Calls `after` once for each seed when it ends, on the thread that ran it, with the
-    /// failure if there is one.
+    /// Runs the sweep. Calls `after` once for each seed, on the thread that ran the seed, with its failure if
+    /// there is one.
     pub fn run(&self, after: impl Fn(u64, Option<&Failure>) + Sync) -> Summary {
         let (next, failed) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
         let stopped = AtomicBool::new(false);

@@ -43,7 +43,7 @@ impl Trace {
     }
 }
 
-/// Describes a request and its reply in a short form, because a trace has thousands of them.
+/// Describes a request and its reply in a short form. A trace has thousands of them.
 pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
     let asked = match request {
         Request::Acquire { resource, owner, ttl, .. } => {
@@ -93,7 +93,7 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
     format!("[{asked} = {said}]")
 }
 
-/// Returns the part of an owner token that names the worker, and the first bits of the rest.
+/// Returns the beginning of an owner token: the name of the worker, and the first digits of the random part.
 pub(super) fn short(owner: &Owner) -> &str {
     let text = owner.as_str();
     text.get(..owner.worker().len() + 7).unwrap_or(text)

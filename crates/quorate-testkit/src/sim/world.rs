@@ -7,7 +7,7 @@ use std::{
 };
 use tokio_util::task::TaskTracker;
 
-/// The longest time of a single timer. For a longer wait, `Env` then reads the clock again and sets the next timer.
+/// The longest time of a single timer. For a longer wait, `Env` sets another timer when this one has fired.
 const LONGEST_NAP: Duration = Duration::from_secs(3600);
 
 /// The clocks, timers and random numbers that a worker takes from its simulated machine.
@@ -24,7 +24,7 @@ impl SimWorld {
         Self { host, rng: Mutex::new(rng), oversleep: Duration::ZERO }
     }
 
-    /// Makes the timers fire late by this time. This proves that the invariants detect late timers.
+    /// Makes the timers fire late by this time. With it, a test shows that the invariants detect late timers.
     pub fn oversleeping(mut self, by: Duration) -> Self {
         self.oversleep = by;
         self

@@ -1,3 +1,6 @@
+//! The steps of the model of exclusion. An *attempt* is one try of a worker to acquire the lease on three
+//! nodes.
+
 use crate::model::Name;
 use std::fmt;
 

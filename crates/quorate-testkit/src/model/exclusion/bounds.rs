@@ -1,16 +1,21 @@
+//! The bounds and the rules of the model of exclusion. An *attempt* is one try of a worker to acquire the
+//! lease. A worker *believes* in a lease while it considers the lease valid by its own clock.
+
 /// The maximum number of attempts.
 pub const ATTEMPTS: usize = 3;
 /// The TTL, in steps.
 pub(super) const TTL: u8 = 4;
-/// Two times within a TTL, in steps: by how much a key may end early, and by how much a worker may believe too long.
+/// The errors of clocks within a TTL, in steps. The first is the time by which a key may end too early on a
+/// node. The second is the time by which a worker may believe in its lease too long.
 pub(super) const EARLY: u8 = 1;
 pub(super) const SLOW: u8 = 1;
 /// The margin that is subtracted from a TTL.
 pub(super) const MARGIN: u8 = EARLY + SLOW;
-/// The present time for the shipped code. Times are stored relative to it.
+/// The present time in every call of the shipped code. It is a constant, because the model stores only ages
+/// and remaining times.
 pub(super) const NOW: u32 = 1000;
 
-/// The property: no two workers believe in a lease at the same time.
+/// The property: at most one worker believes in a lease at a time.
 pub const ALONE: &str = "one lease is believed in at a time";
 
 /// The model, within bounds.
@@ -33,16 +38,19 @@ pub struct Exclusion {
     pub without: Option<Rule>,
 }
 
-/// A rule that keeps the times apart in which workers believe in a lease.
+/// A rule that keeps two workers from believing in a lease at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A node that forgot votes again only after a quarantine.
+    /// After a node forgot, it votes again only after a quarantine.
     Quarantine,
-    /// A node in quarantine does not count for a lease that is extended.
+    /// A node in quarantine does not count for the extension of a lease either.
     QuarantineOfHolders,
-    /// Validity counts from the sending of the request, and not from the receipt of the reply.
+    /// Validity counts from the sending of the request. Without this rule, it counts from the receipt of the
+    /// reply.
     Send,
-    /// Validity counts from the quorum-th latest sending, and not from the latest one.
+    /// Validity counts from the sending of the second latest of the granted requests. A majority of the three
+    /// nodes granted a request that was sent then or later. Without this rule, validity counts from the
+    /// latest.
     QuorumthSend,
     /// The margin is subtracted from the TTL.
     Margin,

@@ -1,4 +1,4 @@
-//! The effects of each action.
+//! The effects of the actions on the state.
 
 use super::{
     bounds::{ATTEMPTS, EARLY, Exclusion, MARGIN, NOW, Rule, SLOW, TTL},
@@ -25,7 +25,8 @@ impl Exclusion {
         if self.leaves_out(Rule::Margin) { TTL + SLOW } else { TTL - MARGIN + SLOW }
     }
 
-    /// Returns `true` if the node serves the requests of this attempt that need its vote.
+    /// Returns `true` if the node serves an acquire now, or an extension if `extends`. A node in quarantine
+    /// serves neither.
     pub(super) fn serves(&self, site: &Site, extends: bool) -> bool {
         site.quarantine == 0 || (extends && self.leaves_out(Rule::QuarantineOfHolders))
     }
@@ -100,7 +101,7 @@ impl Exclusion {
         let line = &mut state.sites[at].lines[attempt];
         let age = line.reply.take()?;
         let age = if self.leaves_out(Rule::Send) { 0 } else { age };
-        // If two votes of a node arrive out of order, the later one is kept.
+        // If two votes of a node arrive out of order, the vote whose request was sent later is kept.
         line.vote = Some(line.vote.map_or(age, |vote| vote.min(age)));
         let votes = self.tally(state, attempt);
         if votes.verdict() == Verdict::Won {
@@ -126,7 +127,7 @@ impl Exclusion {
         line.vote.or(counts_unasked.then_some(0))
     }
 
-    /// Returns the time for which the votes allow the worker to believe in the lease.
+    /// Returns for how many further steps the votes allow the worker to believe in the lease.
     fn left(&self, votes: &Tally) -> u8 {
         let sent = match self.leaves_out(Rule::QuorumthSend) {
             false => votes.sent_by_quorum(),
@@ -177,8 +178,9 @@ impl Exclusion {
         }
     }
 
-    /// Drops the replies that no attempt waits for. The request of an attempt that has ended could only prevent other
-    /// attempts from acquiring. Losing it is covered too, so it is dropped.
+    /// Drops messages that no longer matter, so that fewer states differ. These are the replies for which no
+    /// attempt waits, and the acquires and extensions of attempts that have ended. Such an acquire or
+    /// extension could only keep other attempts from acquiring, and the model covers its loss too.
     pub(super) fn drop_stale_messages(state: &mut State) {
         for (attempt, phase) in state.phases.iter().enumerate() {
             if matches!(phase, Phase::Ended | Phase::Lost) {

@@ -1,4 +1,5 @@
-//! Model of exclusion: no two workers believe in a lease on one resource at the same true time.
+//! Model of exclusion: no two workers believe in a lease on one resource at the same true time. A worker
+//! *believes* in a lease while it considers the lease valid by its own clock.
 //!
 //! # Not covered
 //!
@@ -9,24 +10,28 @@
 //!
 //! # Scope
 //!
-//! Three nodes, a few attempts, and true time in steps, without an end. All times are relative: the time since an
-//! event, or the time that remains until one. A time that is too old to matter is dropped. Requests run at any later
-//! time, in any order, or never. An acquire or an extension may run twice, with any time between, and be answered
-//! twice. (A release that runs twice has the same effect as a late release.) Replies arrive at any later time, or
-//! never. A release may run before its acquire. A third attempt is the first worker's retry. A holder may be paused at
-//! any point: its belief then ends by the clock alone.
+//! Three nodes, a few attempts, and true time in steps, without an end. All times are relative: the time
+//! since an event, or the time that remains until one. A time that is too old to matter is dropped.
+//!
+//! Requests run at any later time, in any order, or never. An acquire or an extension may run twice, with any
+//! time between, and be answered twice. (A release that runs twice has the same effect as a late release.) A
+//! release may run before its acquire. Replies arrive at any later time, or never. A third attempt is the
+//! first worker's retry. A holder may be paused at any point: its belief then ends by the clock alone.
 //!
 //! Clocks are as bad as the assumptions allow. Each key ends a step early (its node's clock is fast, or has
-//! stepped). Each worker believes for a step too long (its clock is slow). The margin that is subtracted
-//! from the TTL is exactly these two steps. A node that forgot votes again after a TTL of true time. Measured by any
-//! permitted clock, the quarantine is at least as long. Requests in flight to such a node are lost with its earlier
-//! process. The model does not fix whether a holder learns of the loss: it may continue to count the grants that the
-//! node gave before.
+//! stepped). Each worker believes for a step too long (its clock is slow). The margin that is subtracted from
+//! the TTL is exactly these two steps.
+//!
+//! After a node forgot, it votes again after a TTL of true time. Measured by any permitted clock, the
+//! quarantine is at least as long. Requests in flight to such a node are lost with its earlier process. The
+//! model does not fix whether a holder learns of the loss: it may continue to count the grants that the node
+//! gave before.
 //!
 //! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when, for acquires
-//! and for extensions. In the model `not_after` refuses no request, because exclusion must not depend on it.
+//! Requests run on the shipped engine. The shipped tally decides whether a round is won, and since when, for
+//! acquires and for extensions. In the model `not_after` refuses no request, because exclusion must not
+//! depend on it.
 
 mod action;
 mod bounds;
@@ -59,8 +64,8 @@ impl Exclusion {
                 actions.extend(state.sites.iter().map(|site| Action::BeginFirst(number, site.name)));
             }
             Phase::Idle if self.may_begin(state, attempt) => actions.push(Action::Begin(number)),
-            // The releases of an attempt matter only to its retry. Without a retry, an attempt that gives up has the
-            // same effect as one that never continues.
+            // Only a retry of an attempt can meet the attempt's releases. Without a retry, an attempt that
+            // gives up has the same effect as one that never continues.
             Phase::Acquiring if self.attempts > 2 => actions.push(Action::GiveUp(number)),
             Phase::Acquiring if spares(state, attempt) => actions.push(Action::AskRest(number)),
             Phase::Held(_) => {

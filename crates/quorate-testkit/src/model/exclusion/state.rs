@@ -1,3 +1,5 @@
+//! The state of the model of exclusion. An *attempt* is one try of a worker to acquire the lease.
+
 use super::bounds::ATTEMPTS;
 use crate::model::{NODES, Name};
 
@@ -17,7 +19,7 @@ pub struct State {
 pub(super) struct Site {
     /// The number of the key's holder, and the remaining steps of its lease.
     pub(super) key: Option<(u8, u8)>,
-    /// The remaining steps for which the node does not vote.
+    /// The number of steps until the node votes again.
     pub(super) quarantine: u8,
     pub(super) forgot: bool,
     pub(super) lines: [Line; ATTEMPTS],
@@ -33,7 +35,7 @@ pub(super) struct Line {
     pub(super) release: bool,
     /// The age of the reply to an acquire or an extension that is in flight.
     pub(super) reply: Option<u8>,
-    /// The age of the vote that has arrived: the latest request that the node granted.
+    /// The age of the attempt's newest request for which a grant has arrived.
     pub(super) vote: Option<u8>,
 }
 

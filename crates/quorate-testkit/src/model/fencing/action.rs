@@ -1,3 +1,6 @@
+//! The steps of the model of fencing tokens. An *attempt* is one try of a worker to acquire the lease. It
+//! *raises* the counters of nodes to the token.
+
 use crate::model::Name;
 use std::fmt;
 
@@ -12,17 +15,17 @@ pub enum Action {
     AcquireAtOnce(u8, Name),
     /// A grant arrives: the first or the second of the grants in flight.
     Granted(u8, Name, u8),
-    /// A raise runs.
+    /// A raise runs on a node: it lifts the node's counter to the attempt's token.
     Raise(u8, Name),
     /// A raise runs, and its reply arrives at once.
     RaiseAtOnce(u8, Name),
-    /// The reply to a raise arrives.
+    /// The reply to an attempt's raise arrives.
     Raised(u8, Name),
-    /// A repair runs.
+    /// A repair runs on a node: the extension of an attempt that has won sets the attempt's key again.
     Repair(u8, Name),
     /// Time advances.
     Step,
-    /// A node forgets everything.
+    /// A node forgets everything, its counter too.
     Forget(Name),
     /// A node saves its state.
     Save(Name),

@@ -1,3 +1,6 @@
+//! The bounds and the rules of the model of fencing tokens. An *attempt* is one try of a worker to acquire
+//! the lease. Each node has a *counter*, which grows with each grant.
+
 /// The maximum number of attempts.
 pub const ATTEMPTS: usize = 3;
 /// The step of time, in microseconds.
@@ -22,15 +25,18 @@ pub struct Fencing {
     pub doubles: u8,
     /// Set if a reply arrives at once or never. Otherwise it arrives at any later moment or never.
     pub prompt: bool,
-    /// The steps by which workers' clocks may be wrong. They matter only to counters that are missing.
+    /// The errors of a worker's clock, in steps, that an attempt may have. They matter only where a node has
+    /// no counter.
     pub offs: &'static [i8],
-    /// Lets an attempt that has won repair nodes.
+    /// Lets an attempt that has won repair nodes: its extension sets its key again on a node that has lost
+    /// it.
     pub repair: bool,
     /// The largest difference between counters when a history begins; `None` if the nodes have no counter yet.
     pub apart: Option<u8>,
     /// Lets any node be without a counter when a history begins.
     pub missing: bool,
-    /// The number of steps by which the clock that seeded the counters was ahead.
+    /// The number of steps by which a worker's clock was ahead when it started the nodes' counters, before
+    /// the history.
     pub seeded: u8,
     /// The number of steps by which a node's clock may be ahead.
     pub ahead: u8,
@@ -38,7 +44,7 @@ pub struct Fencing {
     pub steps: u8,
     /// The number of steps by which time advances each time.
     pub stride: u8,
-    /// The length of a quarantine, in steps: `max_ttl`.
+    /// The length of a quarantine, in steps. In the code it follows from `max_ttl`.
     pub quarantine: u8,
     /// The lifetime of a counter after its last use, in steps.
     pub keep: u8,
@@ -59,17 +65,18 @@ pub enum Rule {
     Raise,
     /// Only the owner of the key raises a counter.
     RaiseByOwner,
-    /// A repair never lowers a counter.
+    /// A repair (an extension that sets a key again) never lowers a counter.
     RepairKeepsMore,
-    /// A node without a counter starts it at the proposed time, which must be within `max_clock_offset` of the node's
-    /// clock.
+    /// A node without a counter starts it at the time that the worker proposes. That time must be within
+    /// `max_clock_offset` of the node's clock.
     Seed,
-    /// A node that has forgotten votes again only after a quarantine.
+    /// After a node has forgotten, it votes again only after a quarantine.
     Quarantine,
-    /// A counter that is older than its node's memory is treated as missing.
+    /// A counter that was written before its node's memory began is treated as missing.
     OldCounters,
-    /// The memory of a node that came back begins later than the node's clock shows. The difference is the largest
-    /// amount by which a seed in the restored state may have been ahead of that clock.
+    /// The memory of a node that comes back begins later than the node's clock shows. A counter in the
+    /// restored state may have been started from a clock that was ahead. The delay is at least the largest
+    /// possible difference.
     LateMemory,
 }
 
@@ -101,8 +108,8 @@ impl Fencing {
         Self { forgets: 1, repair: false, missing: true, apart: Some(0), ..Self::timed() }
     }
 
-    /// Returns the model in which a node comes back with an earlier memory, and counters were seeded by a clock far
-    /// ahead.
+    /// Returns the model in which a node comes back with an earlier memory, and counters were started from a
+    /// clock far ahead.
     pub fn returning() -> Self {
         Self { returns: 1, offs: &[0], apart: Some(0), seeded: 2, repair: false, ..Self::timed() }
     }

@@ -1,4 +1,4 @@
-//! The effects of each action.
+//! The effects of the actions on the state.
 
 use super::{
     bounds::{BEGIN, Fencing, OFFSET, Rule, STEP},
@@ -30,7 +30,7 @@ impl Fencing {
 
     fn ask(&self, state: &State, site: &mut Site, request: Request) -> Reply {
         if !matches!(request, Request::Raise { .. }) {
-            site.store.lease = None; // It has just ended.
+            site.store.lease = None; // A key may end at any moment.
         }
         let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
         site.store.ask(request, clocks, NodeTime::from_micros(u64::MAX))
@@ -77,7 +77,8 @@ impl Fencing {
             }
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
-                // The smallest grant is replaced. An empty slot counts as the smallest grant.
+                // The array has room for two grants, sorted. The new grant replaces the smaller of them. An
+                // empty entry is smaller than any grant.
                 line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
                 line.grants.sort_unstable();
             }
@@ -85,8 +86,9 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// Delivers a grant, if one is in flight. Once a majority has granted, the largest counter of the grants becomes
-    /// the token.
+    /// Delivers a grant, if there is one in flight. Once a majority has granted, the largest counter of the
+    /// grants becomes the token. (If a counter was written before its node's memory began, the time at which
+    /// the node's quarantine ended counts in its place.)
     pub(super) fn granted(&self, state: &mut State, at: usize, attempt: usize, which: usize) {
         let line = &mut state.sites[at].lines[attempt];
         line.vote = std::mem::take(&mut line.grants[which]);
@@ -109,8 +111,8 @@ impl Fencing {
         for (node, site) in state.sites.iter_mut().enumerate() {
             let line = &mut site.lines[attempt];
             line.grants = Default::default();
-            // A raise is sent to a node that granted. If the node has forgotten since, it refuses the
-            // raise.
+            // A raise is sent to the nodes that granted with a smaller counter. A node that has forgotten the
+            // grant since then would refuse it.
             line.raise = below.contains(&node) && line.vote.since == site.since;
         }
     }
@@ -179,8 +181,8 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// Starts a new memory with the state of `store`. Requests in flight to the earlier process are lost. Replies that
-    /// have already left the node still arrive.
+    /// Gives the node a new memory with the state of `store`. Requests in flight to the earlier process are
+    /// lost. Replies that have already left the node still arrive.
     pub(super) fn lose_memory(&self, state: &mut State, at: usize, store: LeaseStore, margin: u32) {
         let now = Self::wall(state, &state.sites[at]);
         let site = &mut state.sites[at];

@@ -6,23 +6,30 @@
 //!
 //! # Scope
 //!
-//! Three nodes and a few attempts on one resource. A request may run at any later moment, in any order, or never. An
-//! acquire may run twice, and a raise any number of times. A reply may arrive at any later moment, or never. A key may
-//! end at any moment. So releases and attempts that give up would add no further states. (The model ends a key only
-//! just before a request that needs the key to be gone. A request that finds the key is refused, which has the same
-//! effect as a lost request.) An attempt that has won may repair any node at any later moment, any number of times,
-//! even long after its lease has ended. The votes are evaluated as soon as a majority has granted.
+//! Three nodes and a few attempts on one resource. A request may run at any later moment, in any order, or
+//! never. An acquire may run twice, and a raise any number of times. A reply may arrive at any later moment,
+//! or never.
 //!
-//! Time matters only to seeds. It advances in steps of `max_clock_offset`. Each node's wall clock is right
-//! or ahead by one such step; each worker's clock is up to `behind` or `ahead` of it. A node refuses a
-//! proposal that is too far from its own time. A node may forget everything, or come back with an earlier
-//! state. It then votes again after its quarantine. Requests in flight to it are lost with its earlier process (in the
-//! code: the connection broke, or the marker differs). Replies that had already left the node still arrive.
+//! A key may end at any moment. So releases and attempts that give up would add no further states. (The model
+//! ends a key only just before a request that needs the key to be gone. A request that finds the key is
+//! refused, which has the same effect as a lost request.)
+//!
+//! An attempt that has won may repair any node at any later moment, any number of times, even long after its
+//! lease has ended. The votes are evaluated as soon as a majority has granted.
+//!
+//! Clocks matter only where a node starts a missing counter at the time that a worker proposes. Time advances
+//! in steps of about `max_clock_offset`. A node's wall clock may be ahead by up to [`ahead`](Fencing::ahead)
+//! steps, and a worker's clock is wrong by one of the steps in [`offs`](Fencing::offs). A node refuses a
+//! proposal that is too far from its own time.
+//!
+//! A node may forget everything, or come back with an earlier state. It then votes again after its
+//! quarantine. Requests in flight to it are lost with its earlier process (in the code: the connection broke,
+//! or the marker differs). Replies that had already left the node still arrive.
 //!
 //! # Parts that are the shipped code
 //!
-//! Requests run on the shipped engine, and the shipped tally counts votes. In the model `not_after` refuses no request,
-//! because fencing must not depend on it.
+//! Requests run on the shipped engine, and the shipped tally counts votes. In the model `not_after` refuses
+//! no request, because fencing must not depend on it.
 
 mod action;
 mod bounds;
@@ -171,7 +178,7 @@ impl Model for Fencing {
             }
         }
         if self.prompt {
-            // In a model with prompt replies, a reply that does not arrive at once never arrives.
+            // A reply that does not arrive at once never arrives.
             for line in state.sites.iter_mut().flat_map(|site| &mut site.lines) {
                 (line.grants, line.raised) = (Default::default(), false);
             }

@@ -1,3 +1,6 @@
+//! The state of the model of fencing tokens. An *attempt* is one try of a worker to acquire the lease. Each
+//! node has a *counter*, which grows with each grant.
+
 use super::bounds::ATTEMPTS;
 use crate::model::{NODES, Name, lease_store::LeaseStore};
 
@@ -13,8 +16,9 @@ pub struct State {
     pub(super) returns: u8,
 }
 
-/// One node, the messages to and from it, and the replies that each attempt has received from it. They are kept
-/// together, so that sorting the nodes makes states equal that differ only in the order of the nodes.
+/// One node, the messages to and from it, and the replies that each attempt has received from it. With all
+/// these in one place, the nodes can be sorted. States that differ only in the order of the nodes then become
+/// equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Site {
     pub(super) store: LeaseStore,
@@ -22,7 +26,7 @@ pub(super) struct Site {
     pub(super) ahead: u8,
     /// The time when the node's memory began, by its own clock in microseconds.
     pub(super) since: u32,
-    /// The time from which the node votes.
+    /// The time on the node's clock from which it votes, in microseconds.
     pub(super) votes_from: u32,
     pub(super) saved: Option<LeaseStore>,
     pub(super) lines: [Line; ATTEMPTS],
@@ -34,9 +38,9 @@ pub(super) struct Site {
 pub(super) struct Line {
     /// Set if an acquire may still run.
     pub(super) acquire: bool,
-    /// Set if a raise may run, any number of times.
+    /// Set if a raise may run. It may then run any number of times.
     pub(super) raise: bool,
-    /// The grants in flight back to the attempt. An empty entry is zero.
+    /// The grants in flight to the attempt, in order. The counter of an empty entry is zero.
     pub(super) grants: [Grant; 2],
     /// Set if a raise has run and its reply is in flight.
     pub(super) raised: bool,
@@ -44,8 +48,8 @@ pub(super) struct Line {
     pub(super) vote: Grant,
 }
 
-/// A grant: a counter, the time when the memory that the counter came from began, and the time from which that memory
-/// votes. Zero means no grant.
+/// A grant: the counter, the time when the memory of the node that granted began, and the time from which
+/// that node voted. The counter zero means no grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Grant {
     pub(super) counter: u32,

@@ -1,3 +1,6 @@
+//! The steps of the model of opened runs. A leader *opens* a run in the ledger. A worker takes the run
+//! through its *slot*, a claim of which at most one attempt is counted.
+
 use super::{record::End, state::WORKERS};
 use crate::model::Name;
 use std::fmt;
@@ -7,17 +10,19 @@ use std::fmt;
 pub enum Action {
     /// A leader is elected.
     Elected(u8),
-    /// A request of an actor runs on a node, and its answer arrives.
+    /// A request of an actor runs on a node, and its reply arrives.
     Asks(u8, Ask, Name),
-    /// An actor makes this choice on the answers of these nodes, each of which is a bit.
+    /// An actor makes this choice on the answers of a set of nodes. The second number has a bit for each of
+    /// these nodes.
     Decides(u8, u8, Choice),
     /// An actor makes this choice without any answers.
     Goes(u8, Choice),
-    /// A leader that writes meets a later record on a node, and continues from that record.
+    /// A leader that writes a record finds a later record on a node than it has seen. It continues from that
+    /// later record.
     Meets(u8, Name),
     /// An actor's lease on a slot is over by its own clock.
     Over(u8),
-    /// A node's lease on the slot of this generation expires.
+    /// A node's stored lease on the slot of this generation expires.
     Expires(u8, Name),
     /// A node forgets everything.
     Forgets(Name),
@@ -36,15 +41,15 @@ pub enum Ask {
     Seal,
     /// A leader writes its record.
     Write,
-    /// The first write of an *open* record by a leader runs late.
+    /// A leader's write of its last *open* record runs late.
     WriteLate,
     /// An actor acquires the claim.
     Acquire,
-    /// An actor extends its claim, or its acquire runs late.
+    /// An actor extends its claim. This covers an acquire that runs late, too.
     Extend,
     /// An actor counts its attempt in the slot.
     Count,
-    /// An actor takes its count back.
+    /// An actor takes its count back (only without [`Rule::Kept`](super::Rule::Kept)).
     TakeBack,
     /// A worker records that the run is done.
     Complete,

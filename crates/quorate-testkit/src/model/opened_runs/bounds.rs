@@ -1,3 +1,8 @@
+//! The bounds, the properties and the rules of the model of opened runs. A leader *opens* a run in the
+//! ledger. A worker takes the run through its *slot*, a claim of which at most one attempt is counted. The
+//! *open* record of a generation contains `at`: a node counts for the generation only if its memory began
+//! before `at`.
+
 use super::{
     script::From,
     state::{LEADERS, WORKERS},
@@ -9,17 +14,20 @@ pub const ONCE: &str = "a generation starts once";
 pub const SKIPPED: &str = "a skipped run never starts";
 /// The property: *done* means that a handler ended.
 pub const DONE: &str = "a run that is done was executed to its end";
-/// The property, while no memory is lost: leaders agree on the end.
+/// The property, while no memory is lost: all leaders that end the run give it the same end.
 pub const AGREED: &str = "a run has one end";
-/// The property, while no memory is lost and leases exclude each other: no handler starts after the end.
+/// The property, while no memory is lost and leases exclude each other: no handler starts after the history
+/// has the end.
 pub const CLOSED: &str = "nothing starts after the end";
-/// The property, under the same conditions: a generation starts only when no other generation can still be running.
+/// The property, while no memory is lost and leases exclude each other: a generation starts only when no
+/// other generation can still be running.
 pub const ALONE: &str = "generations do not overlap";
 /// The property: if a leader finds the run pruned, the run has ended.
 pub const ENDED: &str = "a run is not forgotten before its end";
-/// The property: no later leader finds a started run as *skipped*.
+/// The property: if one more leader sealed the ledger now, it would not find a started run as *skipped*.
 pub const NEXT: &str = "no later leader finds a started run as skipped";
-/// The property, while no memory is lost: any later leader finds the same end that the history has.
+/// The property, while no memory is lost: if one more leader sealed the ledger now, it would find the same
+/// end that the history has.
 pub const FINAL: &str = "every later leader finds the end in the history";
 
 /// One model, within bounds.
@@ -62,66 +70,73 @@ pub enum Plan {
     Skips,
 }
 
-/// A rule of the protocol. The numbers are those in `docs/design/scheduler.md`.
+/// A rule of the protocol, with its number in `docs/design/scheduler.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// R1: a leader seals the ledger before it decides. Without this rule, it only reads the ledger.
     Seal,
     /// R2: in the answers to a seal, a node whose memory began after the tick is no evidence that there is no record.
     SealMemory,
-    /// R2: a record of *skipped* counts as *lost* if the seal had no majority of nodes whose memory began before the tick.
+    /// R2b: a *skipped* record counts as *lost* if no majority of nodes whose memory began before the tick
+    /// answered the seal.
     SkipMemory,
-    /// R2: a generation that is opened without a majority of nodes whose memory began before the tick is not the first.
+    /// R2c: if no majority of nodes whose memory began before the tick answered the seal, and no record was
+    /// found, the generation that the leader opens is not the first.
     UnknownNext,
     /// R3: a worker takes a run that a majority shows as open.
     OpenMajority,
-    /// R3: this majority consists of nodes whose memory began before the generation's `at`.
+    /// R3: the majority that shows a run as open consists of nodes whose memory began before the generation's
+    /// `at`.
     OpenMemory,
-    /// R3: the majority shows records of one term.
+    /// R3: the majority that shows a run as open shows records of one term.
     OpenTerm,
     /// R4: a worker starts the run only after it has counted its attempt in the slot.
     Count,
-    /// R4: a majority stores this count.
+    /// R4: a majority stores the count of an attempt that starts.
     CountMajority,
     /// R4: a node that has a count refuses another.
     CountOnce,
-    /// R5: this majority consists of nodes whose memory began before the generation's `at`.
+    /// R5: the majority that stores the count of an attempt consists of nodes whose memory began before the
+    /// generation's `at`.
     CountMemory,
     /// R6: a count is never removed.
     Kept,
-    /// R7: a leader ends a run unstarted only by taking the run's slot. Without this rule, it only looks whether the
-    /// slot is free.
+    /// R7: a leader ends a run unstarted only by taking the run's slot. Without this rule, it only checks
+    /// that the slot is free.
     VoidByClaim,
     /// R7: the leader takes the slot with a count. Without this rule, it takes only the claim.
     VoidByCount,
-    /// R7: this count is at nodes whose memory began before the generation's `at`.
+    /// R7: the majority that stores the leader's count consists of nodes whose memory began before the
+    /// generation's `at`.
     VoidMemory,
-    /// R8: before a leader ends a run as *lost*, it has the count at a majority.
+    /// R8: a leader ends a run as *lost* only after a majority has stored a count in the run's slot.
     LostByCount,
     /// R8: a worker checks its claim before it starts the run.
     Look,
     /// R9: nodes refuse to let the slot be taken after its horizon.
     Horizon,
-    /// R9: after the horizon a run is lost only once its claim is free.
+    /// R9b: after the horizon a run is lost only once its claim is free.
     HorizonFree,
     /// R10: a majority stores the *closed* record before the history gets the end.
     ClosedFirst,
-    /// R10: this majority consists of nodes that remember the run.
+    /// R10: the majority that stores the *closed* record consists of nodes whose memory began before the tick
+    /// and before the leader's term.
     ClosedMemory,
     /// R11: only the owner of a slot records the slot's end.
     OwnEnd,
-    /// R11: the record of the highest term decides. Without this rule, a closed record decides over all others.
+    /// R11b: the record of the highest term decides. Without this rule, a closed record decides over all
+    /// others.
     Latest,
-    /// R14: a leader whose seal had no majority of nodes older than the tick does not overwrite a later record than it
-    /// has seen. It continues from that later record.
+    /// R14: if no majority of nodes whose memory began before the tick answered a leader's seal, the leader
+    /// does not overwrite a later record than it has seen. It continues from that later record.
     MeetsLater,
     /// R14: within a term, a leader's records only go forward. Once it has written *closed*, it never continues from an
     /// *open* record.
     Forward,
     /// R12: a run is pruned only after it is closed.
     PruneClosed,
-    /// R13: `at` of a generation is no later than the beginning of the term that opens it. Without this rule, it is the
-    /// time of opening.
+    /// R13: `at` of a generation is the beginning of the term that opens it, or the time of the tick if that
+    /// is later. Without this rule, `at` is the time of opening.
     AtOfTerm,
     /// R13: `at` does not change within a generation. Without this rule, a leader that adopts the generation sets its
     /// own `at`.
@@ -178,7 +193,7 @@ impl OpenedRuns {
         self.without == Some(rule)
     }
 
-    /// Returns `true` if the model requires that a generation starts at most once.
+    /// Returns `true` if the property [`ONCE`] is guaranteed within these bounds.
     pub(super) fn counts_starts(&self) -> bool {
         self.generations == 1 || self.remembers()
     }

@@ -46,7 +46,8 @@ impl OpenedRuns {
         let view = |(at, one): (usize, &Found)| NodeAnswer {
             since: memory(u8::from(!one.older && !self.leaves_out(Rule::SealMemory))).since,
             low_water: if one.pruned { TICK + 1 } else { 0 },
-            // The verdict depends only on the record that decides, whichever node has it.
+            // The verdict depends only on the record that decides. Which node has it makes no difference, so
+            // the first one gets it.
             record: decides.as_ref().filter(|_| at == 0),
         };
         let views: [NodeAnswer<'_>; NODES] = std::array::from_fn(|at| {
@@ -79,7 +80,7 @@ impl OpenedRuns {
         }
         let number = actor as u8;
         let closes = [Choice::Close(End::Lost), Choice::Open];
-        // A lost generation that is the last one ends the run as *lost*.
+        // If the lost generation is the last one, the leader can only close the run as *lost*.
         let closes = &closes[..if self.may_open_next(it) { 2 } else { 1 }];
         match it.phase {
             LeaderPhase::Waiting
@@ -256,7 +257,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Lets a leader that writes continue from the record that it met on this node.
+    /// Lets a leader that writes continue from the record that it met on the node at index `at`.
     pub(super) fn leader_meets(&self, state: &mut State, leader: usize, at: usize) -> Option<()> {
         let (it, met) = (state.leaders[leader], state.sites[at].core.mark);
         if overwrites(it.target, it.seen, met, it.remembering) && !self.leaves_out(Rule::Forward) {
@@ -377,7 +378,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Lets a leader act on the record that decides.
+    /// Lets a leader act on `mark`, the record that decides.
     fn takes(&self, state: &mut State, leader: usize, mark: Mark, remembering: bool) {
         state.leaders[leader].target = mark;
         match mark.stage() {
@@ -393,7 +394,8 @@ impl OpenedRuns {
                 let remembering = remembering || self.leaves_out(Rule::SkipMemory);
                 self.closes(state, leader, inherited(end, remembering));
             }
-            // At-most-once: the leader that wrote the record may have started the run.
+            // The leader that wrote the record may have started the run. Under at-most-once, the run does not
+            // start again.
             Some(Stage::Started) | None => self.closes(state, leader, End::Lost),
         }
         state.clear(WORKERS + leader);
@@ -424,7 +426,8 @@ impl OpenedRuns {
         self.closes(state, leader, voided(generation));
     }
 
-    /// Lets a leader adopt the end of the slot that it found on a node. One node is enough.
+    /// Lets a leader adopt the end that it found in the slot on one node. One node is enough, because only
+    /// the slot's owner writes an end.
     fn finds_end(&self, state: &mut State, leader: usize, void: bool) {
         let end = if void { voided(state.leaders[leader].generation()) } else { End::Done };
         self.closes(state, leader, end);
@@ -473,7 +476,7 @@ impl OpenedRuns {
 }
 
 impl Leader {
-    /// Returns the generation that the leader has opened or adopted.
+    /// Returns the generation that the leader has opened or adopted; 1 if its record is not *open*.
     fn generation(&self) -> u8 {
         match self.target.stage() {
             Some(Stage::Open { generation, .. }) => generation,

@@ -1,27 +1,32 @@
-//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes it through a *slot*. A slot is a claim of
-//! which at most one attempt is ever counted. `docs/design/scheduler.md` describes the protocol. The numbers of its
-//! rules are those of [`Rule`].
+//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes it through a *slot*. A slot is
+//! a claim of which at most one attempt is ever counted. `docs/design/scheduler.md` describes the protocol.
+//! Each [`Rule`] names its number on that page.
 //!
 //! # Status
 //!
-//! These parts are the shipped code: the engine, the tally of acquires, the turn of an attempt, the verdict of a seal,
-//! the tallies of a write and of a slot, and the memory rule. The other decisions are in `proposed.rs`, on packed
-//! records. The tests of `proposed.rs` compare them with the shipped decisions for every pair of records.
+//! These parts are the shipped code: the engine, the tallies of acquires, of writes and of slots, the turn of
+//! an attempt, the verdict of a seal, and the memory rule. The other decisions are in `proposed.rs`, on
+//! packed records. The tests of `proposed.rs` compare them with the shipped decisions for every pair of
+//! records.
 //!
 //! # Not covered
 //!
-//! The model covers one run, at most two generations, three terms, three nodes, one attempt of each worker, and two
-//! lost memories, and no more of any of these. It does not cover liveness. Fencing tokens: every grant has the same
-//! token, so only the owner check can refuse a *complete*. The model thus permits more than the engine. Quarantine: a
-//! node that forgot serves at once, which also permits more than the engine. The leader's lease: no leader stops
-//! because its term is over. Retries of a leader that lost the claim of a slot are not covered.
+//! The model covers one run, three nodes, at most two generations, three terms and two lost memories, and one
+//! attempt of each worker. It does not cover more of any of these, and it does not cover:
+//!
+//! * liveness, and retries of a leader that lost the claim of a slot;
+//! * fencing tokens: every grant has the same token, so only the owner check can refuse a *complete*. The
+//!   model thus permits more than the engine;
+//! * quarantine: a node that forgot serves at once. This also permits more than the engine;
+//! * the leader's lease: no leader stops because its term is over.
 //!
 //! # Scope
 //!
-//! Three nodes, one run, up to three workers and three leaders, whose terms are unique and grow. A request runs at any
-//! later moment or never, and its answer arrives at once. An actor decides at any later moment, on the answers of any
-//! majority. So a late decision covers the case of a late reply. The following requests may run after the actor's phase
-//! has ended: acquires, extensions, counts, *void*, *done*, and a leader's first write of an *open* record.
+//! Three nodes, one run, up to three workers and three leaders, whose terms are unique and grow. A request
+//! runs at any later moment or never, and its answer arrives at once. An actor decides at any later moment,
+//! on the answers of any majority. So a late decision covers the case of a late reply. The following requests
+//! may run after the actor's phase has ended: acquires, extensions, counts, *void*, *done*, and the write of
+//! a leader's last *open* record.
 //!
 //! A lease on a slot expires on each node at any moment. If the model is *timed*, the lease expires only after its
 //! owner's own deadline. At that deadline the owner stops acquiring and does not start the run.
@@ -107,7 +112,8 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns `true` if `wrong` holds for the state that a leader would find by sealing some two of the nodes now.
+    /// Returns `true` if `wrong` holds for a state that one more leader could find now, by sealing two of the
+    /// nodes.
     fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,
@@ -150,7 +156,7 @@ impl Model for OpenedRuns {
             std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
         let mut leaders = [Leader::default(); LEADERS];
         if self.remembers() {
-            // The moment at which leaders are elected makes no difference.
+            // While no memory is lost, the moment at which a leader is elected makes no difference.
             leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Sealing);
         }
         let first = State {

@@ -1,7 +1,7 @@
 //! One node's ledger record and slots, on which the shipped engine runs.
 //!
-//! The engine is a pure function, so its answers are cached by node state and request. A search asks for the same
-//! answers again and again.
+//! The engine is a pure function, and a search asks for the same replies again and again. So the replies are
+//! cached, by the node's state and the request.
 
 use super::record::{GENERATIONS, Mark, TICK};
 use crate::model::{
@@ -18,11 +18,12 @@ use std::{
     time::Duration,
 };
 
-/// Two times in microseconds: the node's wall clock before the first horizon, and the time from one horizon to the
-/// next.
+/// Two times in microseconds: the node's wall clock before the first horizon has passed, and the time from
+/// one horizon to the next.
 const NOW: u64 = 200;
 const BETWEEN: u64 = 100;
-/// The fencing token of every grant: see the documentation of the model.
+/// The fencing token of every grant. All grants have the same token, because the model does not cover fencing
+/// tokens.
 const TOKEN: FencingToken = FencingToken::new(7);
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
@@ -82,7 +83,7 @@ impl Core {
     }
 }
 
-/// A request.
+/// A request, packed: terms, owners and generations are small numbers, and records are [`Mark`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Question {
     Seal(u8),
@@ -96,16 +97,16 @@ pub(super) enum Question {
     Inspect { generation: u8 },
 }
 
-/// Options for the way in which requests are made.
+/// The options of a model that change the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RequestOptions {
-    /// Set if closed records are written as final, so that the engine never overwrites them.
+    /// Set if closed records are written as final. The engine never overwrites a final record.
     pub(super) finals: bool,
     /// Set if acquires and counts of a slot carry the slot's horizon as the time after which the node refuses them.
     pub(super) horizon: bool,
 }
 
-/// A reply.
+/// The part of a reply that the model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeReply {
     Ledger,
@@ -119,7 +120,7 @@ pub(super) enum NodeReply {
     Done {
         void: bool,
     },
-    /// The state of the node shows the holder and the row.
+    /// The reply to an inspection. The caller reads the holder and the row in the node's [`Core`].
     State,
     /// The node has done what was requested: extended, completed or pruned.
     Agreed,
@@ -224,7 +225,7 @@ fn node_reply(reply: &Reply) -> NodeReply {
     }
 }
 
-/// A node's store.
+/// A node's data as the store on which the engine runs.
 struct NodeStore {
     core: Core,
     finals: bool,

@@ -1,26 +1,28 @@
-//! The decisions of leaders and workers, on packed records. The library makes the same decisions on records in JSON,
-//! which are too slow for a search of millions of states. The tests below compare the two for every pair of records.
+//! The decisions of leaders and workers, on packed records ([`Mark`]). The library makes the same decisions
+//! on records in JSON, which are too slow for a search of millions of states. The tests below compare the two
+//! for every pair of records.
 //!
-//! The library's tallies of a slot ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]) and its
-//! [`verdict`](quorate::internals::verdict) are used as they are.
+//! Three parts are not copied here, because the model calls the library's own: the tallies of a slot
+//! ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]), and the
+//! [`verdict`](quorate::internals::verdict).
 //!
-//! For slots, the model makes these assumptions. Acquire and count must not be served after the slot's horizon; extend
-//! and complete may be served. `keep` and `retention` last until the horizon. A count is never sent with `withdraw`,
-//! and the attempts of a slot are never reset.
+//! For slots, the model makes these assumptions. Nodes do not serve *acquire* and *count* after the slot's
+//! horizon; they may serve *extend* and *complete*. `keep` and `retention` last until the horizon. A count is
+//! never sent with `withdraw`, and the attempts of a slot are never reset.
 
 use super::record::{End, Mark, Stage};
 use quorate::internals::majority;
 
-/// Returns the record that decides, of the records that a seal found. It is the one of the highest term. Within one
-/// term, it is the one that its leader wrote last.
+/// Returns the record that decides, among the records that a seal found. It is the record of the highest
+/// term. Within one term, it is the record that the leader wrote last.
 pub(super) fn latest(found: impl IntoIterator<Item = Mark>) -> Mark {
     found.into_iter().max().unwrap_or(Mark::NONE)
 }
 
-/// Returns `true` if a leader may overwrite `met`, a record of an earlier term on a node, with `target`. If a majority
-/// of the sealed nodes remembers the tick (their memory began before it), the seal found every record that ever had a
-/// majority. After any other seal, a record later than the `seen` one may have had a majority. Then that later record
-/// decides, and is not overwritten.
+/// Returns `true` if a leader may overwrite `met`, a record of an earlier term on a node, with `target`.
+/// `remembering` says that a majority of the sealed nodes remembers the tick (their memory began before it).
+/// Then the seal found every record that ever had a majority. After any other seal, a record later than the
+/// `seen` one may have had a majority. Such a record decides, and only a closed record overwrites it.
 pub(super) fn overwrites(target: Mark, seen: Mark, met: Mark, remembering: bool) -> bool {
     remembering || met <= seen || target.end().is_some()
 }
@@ -31,9 +33,9 @@ pub(super) fn goes_forward(before: Mark, next: Mark) -> bool {
     next > before
 }
 
-/// Returns the generation that a worker may take, and its `at`. A majority of nodes whose memory began before `at` must
-/// show exactly the same record, including its term. `shown` has the record of each node that answered, and whether the
-/// node's memory began before the record's `at`.
+/// Returns the generation that a worker may take, and its `at`. `shown` has the record of each node that
+/// answered, and whether the node's memory began before the record's `at`. A majority of nodes with such a
+/// memory must show exactly the same record, including its term.
 pub(super) fn is_open(shown: &[(Mark, bool)], nodes: usize) -> Option<(u8, u8)> {
     let counts = |mark: Mark| shown.iter().filter(|(other, older)| *other == mark && *older).count();
     let mut open = shown.iter().filter(|(mark, _)| counts(*mark) >= majority(nodes));
@@ -56,16 +58,16 @@ pub(super) fn voided(generation: u8) -> End {
     if generation == 1 { End::Skipped } else { End::Lost }
 }
 
-/// Returns the generation that a leader opens if it finds no record of the run. Without a majority of nodes whose
-/// memory began before the tick, another generation may have been started. Then the opened generation is not the first,
-/// and is never skipped.
+/// Returns the generation that a leader opens if it finds no record of the run. `remembering` says that a
+/// majority of the sealed nodes has memories that began before the tick. Otherwise another generation may
+/// have been started: then the opened generation is not the first, and is never skipped.
 pub(super) fn first_opened(remembering: bool) -> u8 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which a node's memory must have begun. Only such a node counts for a leader's writes and for
-/// the generations that the leader opens. The time is the tick's time or the beginning of the leader's term, whichever
-/// is later. It stays the same within a term.
+/// Returns the time before which the memory of a node must have begun. Otherwise the node counts neither for
+/// the leader's writes nor for the generations that the leader opens. The time is that of the tick, or the
+/// beginning of the leader's term if that is later. It stays the same within a term.
 pub(super) fn memory_needed(tick: u64, term_began: u64) -> u64 {
     tick.max(term_began)
 }
@@ -170,8 +172,8 @@ mod tests {
         for remembering in [false, true] {
             assert_eq!(internals::first_opened(remembering), u32::from(first_opened(remembering)));
         }
-        // A run that the model calls lost is cancelled in the library if the leader knows that it ended the generation
-        // itself.
+        // An end that the model calls lost may be cancelled in the library: there the leader knows that it
+        // ended the generation itself.
         assert_eq!(internals::voided(1, RunOutcome::SkippedMisfire), tick_end(voided(1)));
         assert_eq!(
             (internals::voided(2, RunOutcome::SkippedMisfire), voided(2)),

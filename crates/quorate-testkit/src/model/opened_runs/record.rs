@@ -10,7 +10,7 @@ use std::{
 pub(super) const TICK: u64 = 100;
 /// The maximum number of generations of a run.
 pub const GENERATIONS: usize = 2;
-/// The maximum number of memories that are lost.
+/// The maximum number of lost memories, of all nodes together.
 pub(super) const FAULTS: u8 = 2;
 /// The maximum number of terms.
 const TERMS: u8 = 3;
@@ -19,7 +19,7 @@ const EPOCHS: u8 = FAULTS + 1;
 const FIRST_CLOSED: u8 = 1 + GENERATIONS as u8 * EPOCHS;
 const STAGES: u8 = FIRST_CLOSED + 3;
 
-/// The end of a run, as the ledger and the history have it.
+/// The end of a run, as the ledger and the history store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     /// A handler ran to its end.
@@ -34,12 +34,13 @@ impl End {
     pub(super) const ALL: [Self; 3] = [Self::Done, Self::Lost, Self::Skipped];
 }
 
-/// The value of a record.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The leader was about to start the run itself.
     Started,
-    /// Workers may take this generation. Nodes whose memory began after `at` do not count for it.
+    /// Workers may take this generation. Only nodes whose memory began before `at` count for it. `at` is a
+    /// value of [`State::epoch`](super::State).
     Open {
         generation: u8,
         at: u8,
@@ -47,8 +48,8 @@ pub(super) enum Stage {
     Closed(End),
 }
 
-/// A record, or no record. Records are ordered as they supersede each other: by term, and within a term in the order in
-/// which its leader writes them.
+/// A record packed into a byte; zero for no record. A greater record supersedes a smaller one: records are
+/// ordered by term, and within a term in the order in which the leader writes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Mark(u8);
 

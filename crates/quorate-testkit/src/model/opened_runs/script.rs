@@ -1,5 +1,5 @@
-//! Starting points of searches: histories that lead to the interesting states, so that a search need not find these
-//! states itself.
+//! The histories after which a search can begin. Each leads to an interesting state, which the search then
+//! need not find itself.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -10,15 +10,15 @@ use super::{
 use crate::model::Name;
 use stateright::Model;
 
-/// The nodes. Each is one bit of a set of nodes.
+/// The nodes, each as a bit of a set.
 const X: u8 = 1;
 const Y: u8 = 2;
 const Z: u8 = 4;
-/// The indexes of the leaders.
+/// The numbers of the leaders.
 const L1: u8 = WORKERS as u8;
 const L2: u8 = L1 + 1;
 const L3: u8 = L1 + 2;
-/// The index of the first worker.
+/// The numbers of the first two workers.
 const W1: u8 = 0;
 const W2: u8 = 1;
 
@@ -33,42 +33,47 @@ pub enum From {
     Read,
     /// As [`Self::Read`]. The first worker has also taken the run at x and y, and executes it.
     Started,
-    /// All workers have read the record. The first has the claim at x and z and a count at z. The second has a grant of
-    /// y.
+    /// As [`Self::Opened`], and all workers have read the record. The first worker has the claim at x and z,
+    /// and has counted its attempt at z. The second worker has been granted the claim at y.
     Counting,
-    /// All workers have read the record. The first has the claim and a count at x and z, and has not started the run.
+    /// As [`Self::Opened`], and all workers have read the record. The first worker has the claim at x and z,
+    /// and has counted its attempt there. It has not started the run.
     Counted,
-    /// All workers have read the record. The first worker has taken the run at x and z, and gives it up. The second has
-    /// taken the run at x and y, and executes it.
+    /// As [`Self::Opened`], and all workers have read the record. The first worker has taken the run at x and
+    /// z, and gives it up. The second worker has taken the run at x and y, and executes it.
     GivenUp,
-    /// The first leader has decided to skip the run. The second has opened the run at x and y, and the workers have
-    /// read the record.
+    /// The first leader has decided to skip the run, and has written nothing yet. The second leader has
+    /// opened the run at x and y, and all workers have read its record.
     Split,
     /// As [`Self::Split`]. The first leader has also written *skipped* at z.
     SplitWritten,
-    /// The first leader has opened the run at x alone. The second has skipped the run at y and z.
+    /// The first leader has opened the run at x alone. The second leader has skipped the run at y and z.
     Deposed,
-    /// The first leader has opened the run at x alone. The second has written *skipped* at z alone.
+    /// The first leader has opened the run at x alone. The second leader has written *skipped* at z alone.
     Minorities,
-    /// As [`Self::Minorities`]. A third leader has also adopted the run, at y so far.
+    /// As [`Self::Minorities`]. The third leader has also adopted the run, and has written its record at y
+    /// alone so far.
     Mixed,
-    /// The first leader has opened the run at y alone. The second has skipped the run at x and z. Then x has forgotten,
-    /// and the third leader has sealed x and y.
+    /// The first leader has opened the run at y alone. The second leader has skipped the run at x and z. Then
+    /// x has forgotten. The third leader has sealed x and y, and is about to adopt the run.
     Forgotten,
-    /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has
-    /// sealed x and y, and adopted the run at x and z, where the second worker has read the record.
+    /// As [`Self::Opened`], and the first worker has taken the run at x and y and executes it. Then y has
+    /// forgotten. The second leader has sealed x and y, and adopted the run at x and z. The second worker has
+    /// read the record there.
     Adopted,
-    /// The first worker has started the run at x and y, and its lease is over. The leader has treated the generation as
-    /// lost at y and z, and opened the second generation at x and y.
+    /// As [`Self::Opened`], and the first worker has started the run at x and y. Its lease is over. The
+    /// leader has brought the count to y and z, treated the generation as lost, and opened the second
+    /// generation at x and y.
     Second,
-    /// The first worker has taken the run at x and y and executes it. Then y has forgotten. The second leader has found
-    /// no record at y and z, opened the run there, and holds the claim.
+    /// As [`Self::Opened`], and the first worker has taken the run at x and y and executes it. Then y has
+    /// forgotten. The second leader has found no record at y and z. It has opened the run there, and holds
+    /// the claim there.
     Reopened,
-    /// All workers have read the record. The second leader has adopted the run at y and z. The first leader holds the
-    /// claim there, and has not counted.
+    /// As [`Self::Opened`], and all workers have read the record. The second leader has adopted the run at y
+    /// and z. The first leader holds the claim there, and has not counted an attempt.
     Claimed,
-    /// The second leader has adopted the run and ended it unstarted at y and z. The first leader holds the claim at x
-    /// and y, and has the count there. Then y has forgotten.
+    /// As [`Self::Opened`], and the second leader has adopted the run and ended it unstarted at y and z. The
+    /// first leader holds the claim at x and y, and has counted an attempt there. Then y has forgotten.
     Voided,
 }
 
@@ -175,7 +180,8 @@ impl From {
         more.concat()
     }
 
-    /// Returns the state to which the history leads.
+    /// Returns the state to which this history leads from `first`. Steps that do not occur in `model` are
+    /// left out.
     pub(super) fn state(self, model: &OpenedRuns, first: State) -> State {
         let script = self.script(model.workers as u8);
         let needed = script.iter().filter(|action| match action {

@@ -1,3 +1,6 @@
+//! The state of the model of opened runs. The *open* record of a generation contains `at`: a node counts for
+//! the generation only if its memory began before `at`. Records are packed into [`Mark`]s.
+
 use super::{
     node::Core,
     record::{End, GENERATIONS, Mark},
@@ -17,9 +20,10 @@ pub struct State {
     pub(super) sites: [Site; NODES],
     pub(super) workers: [Worker; WORKERS],
     pub(super) leaders: [Leader; LEADERS],
-    /// The number of memories that nodes have lost so far. It serves as the clock by which memories are ordered.
+    /// The number of times that a node has lost its memory so far. It serves as the clock by which memories
+    /// are ordered.
     pub(super) epoch: u8,
-    /// The number of nodes that came back with a record alone.
+    /// The number of times that a node came back with its record alone.
     pub(super) returned: u8,
     /// The actors whose leases are over by their own clocks. Each actor is a bit.
     pub(super) over: u8,
@@ -27,7 +31,7 @@ pub struct State {
     pub(super) starts: [u8; GENERATIONS],
     /// Set if a handler has ended.
     pub(super) finished: bool,
-    /// The end in the history.
+    /// The end of the run that the history has.
     pub(super) history: Option<End>,
     /// The property that a step of this history has broken, if any.
     pub(super) broken: Option<Broken>,
@@ -45,14 +49,14 @@ pub(super) enum Broken {
     Ended,
 }
 
-/// One node, and the answers of the node to each actor.
+/// One node, and its answers to each actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Site {
     pub(super) core: Core,
-    /// The number of the lost memory after which the node's memory began; 0 if its memory began before the tick.
+    /// The value of [`State::epoch`] when the node's memory began; 0 if it began before the tick.
     pub(super) since: u8,
-    /// For each actor: 0, or the answer to the actor's present request. The meaning of an answer depends on the
-    /// request.
+    /// For each actor, the node's answer to the actor's present request; 0 if there is none. The phase of the
+    /// actor says what the answers mean: see [`WorkerPhase`] and [`LeaderPhase`].
     pub(super) lines: [u8; ACTORS],
     pub(super) name: Name,
 }
@@ -67,12 +71,13 @@ pub(super) struct Worker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) enum WorkerPhase {
-    /// The worker reads the ledger. Lines: the open record of a node that counts, and whether the node is old enough.
+    /// The worker reads the ledger. Answers: the *open* record of a node, and whether the node's memory began
+    /// before the record's `at`.
     #[default]
     Reading,
-    /// The worker acquires the claim. Lines: [`FREE`] or [`COUNTED`].
+    /// The worker acquires the claim. Answers: [`FREE`] or [`COUNTED`].
     Acquiring,
-    /// The worker counts its attempt. Lines: [`OLD`] or [`YOUNG`].
+    /// The worker counts its attempt. Answers: [`OLD`] or [`YOUNG`].
     Counting,
     /// The worker takes its count back (only without [`Rule::Kept`](super::Rule::Kept)).
     TakingBack,
@@ -84,10 +89,12 @@ pub(super) enum WorkerPhase {
     Off,
 }
 
-/// A grant of a slot on which no attempt is counted, and a grant of a slot on which one is.
+/// The two answers of a node that granted the claim of a slot. With the first, no attempt has been counted
+/// there. With the second, an attempt has been counted.
 pub(super) const FREE: u8 = 1;
 pub(super) const COUNTED: u8 = 2;
-/// An answer to a count or a write: from a node that is old enough, and from one that is not.
+/// The two answers of a node that accepted a count or a write. With the first, the node's memory is old
+/// enough for the answer to count. With the second, it is too young.
 pub(super) const OLD: u8 = 1;
 pub(super) const YOUNG: u8 = 2;
 
@@ -95,18 +102,19 @@ pub(super) const YOUNG: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Leader {
     pub(super) phase: LeaderPhase,
-    /// The memory that a node needs to count for the leader's writes: it began before the leader's term.
+    /// The value of [`State::epoch`] when the leader's term began. Only a node whose memory began earlier
+    /// counts for the leader's writes.
     pub(super) at: u8,
-    /// Set if the nodes in the leader's seal that are older than the tick were a majority.
+    /// Set if a majority of the nodes in the leader's seal had memories that began before the tick.
     pub(super) remembering: bool,
     /// The record that the leader writes or has written.
     pub(super) target: Mark,
-    /// The record that the leader overwrites.
+    /// The record that the leader has seen, which `target` replaces.
     pub(super) seen: Mark,
-    /// An *open* record that the leader has written, and the record that it overwrote. The request of this write may
-    /// run late.
+    /// The last *open* record that the leader wrote, and the record that it replaced. The request of this
+    /// write may run late.
     pub(super) opened: [Mark; 2],
-    /// The slot that the leader has taken, in which it records *void*.
+    /// The generation whose slot the leader owns, and in which it records *void*; 0 if there is none.
     pub(super) voids: u8,
 }
 
@@ -115,17 +123,18 @@ pub(super) enum LeaderPhase {
     /// The leader is not elected yet.
     #[default]
     Waiting,
-    /// The leader seals the ledger. Lines: the record that was found, and the node's memory.
+    /// The leader seals the ledger. Answers: those of the nodes, each as a [`Found`].
     Sealing,
-    /// The leader writes `target`. Lines: [`OLD`] or [`YOUNG`].
+    /// The leader writes `target`. Answers: [`OLD`] or [`YOUNG`].
     Writing,
-    /// The leader has opened the run. Lines: [`FREE`], of a slot past its horizon.
+    /// The leader has opened the run, and watches its slot. Answers: [`FREE`], if the slot's horizon has
+    /// passed and the claim is free.
     Watching,
-    /// The leader acquires the claim to end the run. Lines: [`FREE`] or [`COUNTED`].
+    /// The leader acquires the claim to end the run. Answers: [`FREE`] or [`COUNTED`].
     Claiming,
-    /// The leader counts, in order to own the slot. Lines: [`OLD`] or [`YOUNG`].
+    /// The leader counts, in order to own the slot. Answers: [`OLD`] or [`YOUNG`].
     Voiding,
-    /// The leader holds the claim of an orphaned run, and writes the count to the other nodes. Lines: [`OLD`].
+    /// The leader holds the claim of an orphaned run, and brings the count to a majority. Answers: [`OLD`].
     Filling,
     /// The leader runs the handler itself.
     Running,
@@ -133,7 +142,7 @@ pub(super) enum LeaderPhase {
     Ended,
 }
 
-/// One node's answer to a seal or a read, packed into a line.
+/// One node's answer to a seal or a read. It can be packed into a number of [`Site::lines`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) mark: Mark,

@@ -22,20 +22,21 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// Returns the time of `epoch` on every node's clock, in microseconds. The memory of a node that forgot in this epoch
-/// begins shortly before this time.
+/// Returns the time at which `epoch` began, on every node's clock, in microseconds. The memory of the node
+/// whose loss began the epoch begins shortly before this time.
 pub(super) fn time_of(epoch: u8) -> u64 {
     TICK + 10 * u64::from(epoch)
 }
 
-/// Returns the memory of a node that forgot in the epoch `since`. Zero is a memory that began before the tick.
+/// Returns the memory of a node that forgot at the beginning of the epoch `since`. If `since` is 0, the
+/// memory began before the tick.
 pub(super) fn memory(since: u8) -> Memory {
     let since = if since == 0 { 0 } else { time_of(since) - 5 };
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// Evaluates the grants of a claim, of which only one attempt may begin, with the shipped code. Returns `None` without
-/// a majority of grants.
+/// Evaluates, with the shipped code, the grants of a slot's claim that an actor has from these nodes. Returns
+/// the turn of its attempt: it may begin, or not. Returns `None` without a majority of grants.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     let mut tally = ClaimTally::of_claim(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -55,8 +56,8 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
 }
 
-/// Returns `true` if the counts at these nodes make their sender the owner of a slot. Each line says whether its node
-/// counts.
+/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A node counts if its
+/// memory is old enough; with `any`, every node counts.
 pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
     let mut tally = SlotTally::new(NODES, TICK);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -206,7 +207,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Adds an actor's possible decisions: it may decide on the answers of any majority.
+    /// Adds the decisions that an actor can make now: each of `choices`, on the answers of each majority.
     pub(super) fn decides(&self, state: &State, actor: usize, choices: &[Choice], actions: &mut Vec<Action>) {
         let least = match self.without {
             Some(Rule::OpenMajority | Rule::CountMajority) => 1,
@@ -224,7 +225,7 @@ impl OpenedRuns {
         let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
         let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
         if self.leaves_out(Rule::OpenTerm) {
-            // With the rule left out, a record of another term is treated as the same record.
+            // Without this rule, the term of a record is ignored.
             for (mark, _) in &mut shown {
                 *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
             }

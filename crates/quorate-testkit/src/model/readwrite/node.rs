@@ -22,7 +22,7 @@ pub(super) const REQUESTS: usize = What::ALL.len();
 static NAMES: LazyLock<[Arc<str>; TOKENS]> =
     LazyLock::new(|| std::array::from_fn(|token| owner(token as u8).as_str().into()));
 
-/// The present of the node's clock: ends are stored relative to it.
+/// The node's present time in every call of the engine. The ends of leases are stored relative to it.
 const NOW: u64 = 1000;
 
 /// A request of an agent.
@@ -47,7 +47,7 @@ impl What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Key {
     holder: Holder,
-    /// The fencing counter; zero where the model does not need it.
+    /// The fencing counter; zero in a model without downgrades, which needs no counter.
     pub(super) count: u8,
 }
 

@@ -2,10 +2,11 @@ use super::{Event, Invariant, MAJORITY};
 use crate::sim::Belief;
 use std::time::Duration;
 
-/// Requires that a lease that its worker considers valid is stored on a majority of the servers. A server that cannot
-/// vote because it forgot counts as well. This is stronger than exclusion: it notices a lease that is not stored even
-/// if no other worker acquires it. If a worker's clock stood still, its lease is outside of the guarantee until a
-/// request that was sent while the clock ran extends it.
+/// Requires that a lease that its worker considers valid is stored on a majority of the servers. A server
+/// that cannot vote for another worker now counts as well, for example because it forgot
+/// ([`Server::backs`](crate::sim::Server::backs)). This is stronger than exclusion: it notices a lease that
+/// is not stored even if no other worker acquires it. If a worker's clock stood still, its lease is outside
+/// of the guarantee until a request that was sent while the clock ran extends it.
 #[derive(Debug)]
 pub(super) struct Backing;
 

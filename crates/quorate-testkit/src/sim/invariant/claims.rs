@@ -6,21 +6,26 @@ use std::{
     time::Duration,
 };
 
-/// Requires that a message which is done stays done. While a majority stores its done record, no worker receives the
-/// message, and no server that has the record grants the message's claim. On a server, a record of a lower token never
-/// replaces one of a higher token. If a worker learns that it completed the message, a majority stores the done record.
-/// If a worker learns that the message is already done, the result that it receives is one that a worker had recorded.
+/// Requires that a message which is done stays done:
+///
+/// * While a majority of the servers stores its done record, no worker receives the message. No server that
+///   has the record grants the message's claim.
+/// * On a server, a record of a lower token never replaces one of a higher token.
+/// * If a worker learns that it completed the message, a majority stores the done record.
+/// * If a worker learns that the message is already done, the result that it receives is one that a worker
+///   had recorded.
+///
 /// (The invariants `leftovers` and `liveness` check that no message stays claimed.)
 ///
-/// The guarantee holds within the retention, which is longer than any run. There are two exceptions. One is documented:
-/// "a *done* on a bare majority does not survive the loss of one of its nodes". So a server that forgot no longer
-/// counts, even if it comes back with a snapshot that has the record. The other exception is a worker whose boot clock
-/// stood still: it cannot know that its grant has ended.
+/// The guarantee holds within the retention, which is longer than any run. There are two exceptions. A *done*
+/// record on a bare majority need not survive the loss of one of its nodes. So a server that forgot no longer
+/// counts, even if it comes back with a snapshot that has the record. The second exception is a worker whose
+/// boot clock stood still: it cannot know that its grant has ended.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// For each message, the token under which it is done, by server.
+    /// For each message, the servers that store it as done, each with the token of its record.
     done: BTreeMap<Resource, BTreeMap<String, u64>>,
-    /// The servers that ever recorded a message as done, by resource and token.
+    /// For each message and token, the servers that ever recorded the message as done under this token.
     recorded: BTreeMap<(Resource, u64), BTreeSet<String>>,
     results: BTreeMap<Resource, BTreeSet<Arc<str>>>,
 }

@@ -1,9 +1,9 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// Requires that a store which compares fencing tokens, at reads and at writes, loses no update: each write that it
-/// accepts was made from the stored version. A second store, which does not compare tokens, loses some updates. They
-/// are counted, but are not violations, because a lease cannot protect against a pause between a check and a write.
+/// Requires that a store which compares fencing tokens loses no update: each write that it accepts was
+/// computed from the stored version. A second store, which does not compare tokens, loses some updates. They
+/// are not violations, because a lease cannot protect against a pause between a check and a write.
 #[derive(Debug)]
 pub(super) struct Fence;
 

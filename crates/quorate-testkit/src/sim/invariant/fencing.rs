@@ -23,9 +23,9 @@ impl Invariant for Fencing {
         if !self.seen.insert((resource.clone(), token)) {
             return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
         }
-        // A worker that was paused between the verdict and this point holds nothing, because another worker may have
-        // acquired the lease since then. A worker whose clock stood still in between cannot know that. For the order of
-        // such a worker, see `Succession`.
+        // A worker may be paused after its round was granted. When its code sees the grant, the grant may
+        // have ended, and another worker may have acquired the lease. If the worker's clock stood still, the
+        // worker cannot know that. The order of these grants is not judged here: see `Succession`.
         if !belief.valid || belief.clock_stood {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeSet, time::Duration};
 
-/// Requires that a lease which its worker has seen as ended never counts as valid again.
+/// Requires that a lease is never valid again once its worker has seen it as ended.
 #[derive(Debug, Default)]
 pub(super) struct Finality {
     ended: BTreeSet<u64>,

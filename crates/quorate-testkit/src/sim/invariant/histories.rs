@@ -1,3 +1,6 @@
+//! The invariant of the histories of the second group of the simulation, also called the pool. Most of its
+//! jobs run on any worker.
+
 use super::{
     Event, Invariant, MAJORITY,
     pool_log::{OFFSET, PoolLog, Run, RunOf},
@@ -19,21 +22,22 @@ use std::{
     time::Duration,
 };
 
-/// The time in which the leader must enter the end of a run that another worker executed. The leader inspects the slot
-/// at least once a second, and closes the run before the history gets the entry.
+/// The time within which the leader must enter the end of a run that another worker executed. The leader
+/// inspects the slot at least once a second. It closes the run before it writes the history entry.
 const ENTERED_IN: Duration = Duration::from_secs(2);
 
-/// A history records the end of each run.
+/// Requires that the history of a job of the second group records the end of each run:
 ///
-/// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the whole history.
-/// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For a
-///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its claim, and
-///   its entry has the term of the leader that opened it.) *Cancelled* means that a handler was cancelled, or that its
-///   run was cancelled before it began. *Lost* occurs only for at-most-once jobs.
-/// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means that no
-///   handler was called for the tick.
-/// - The newest entries are present, as many as the job keeps. This is required of the entries that a majority of the
-///   servers still stores.
+/// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the
+///   whole history.
+/// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For
+///   a leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its
+///   claim, and its entry has the term of the leader that opened it.) *Cancelled* means that a handler was
+///   cancelled, or that its run was cancelled before it began. *Lost* occurs only for at-most-once jobs.
+/// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also
+///   means that no handler was called for the tick.
+/// - The newest entries are present, as many as the job keeps. This is required of the entries that a
+///   majority of the servers still stores.
 /// - Once the faults are over, each run that has come to an end has its entry.
 /// - With [`Promises::one_entry_a_tick`] a tick has one entry, however many workers or leaders handled it.
 ///
@@ -176,7 +180,8 @@ impl Histories {
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
     }
 
-    /// Returns `true` if the reasons of skipped and lost ticks, and the length of the history, are judged.
+    /// Returns `true` if this invariant judges the reasons of skipped and lost ticks, and the length of the
+    /// history, for this job.
     fn judges(&self, spec: &PoolSpec) -> bool {
         !spec.is_any_worker() || self.promises.any_worker_entries
     }
@@ -231,7 +236,7 @@ impl Histories {
             else {
                 continue;
             };
-            // The leader that had to enter the end may have been stopped before it did so.
+            // The leader that had to enter the end may have been stopped before it could do so.
             let ended = run.end.map_or(until, |(at, _)| at);
             if spec.is_any_worker() && until < ended + ENTERED_IN {
                 continue;
@@ -259,9 +264,8 @@ fn is_about(entry: &HistoryEntry, run: &Run) -> bool {
     entry.started.is_none_or(|started| started <= began + OFFSET && began <= started + OFFSET)
 }
 
-/// Returns `true` if a run can have the term in an entry.
-///
-/// A run on any worker has the token of its claim, and its entry the term of the leader that opened it.
+/// Returns `true` if the term in an entry agrees with this run. For a run on any worker the two are not
+/// compared. Such a run has the token of its claim, and its entry has the term of the leader that opened it.
 fn is_under(spec: &PoolSpec, entry: &HistoryEntry, run: &Run) -> bool {
     spec.is_any_worker() || entry.term.get() == run.start.token
 }

@@ -1,7 +1,8 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// Requires that at the end no key is stored on any server, and that no task of a worker still runs or has panicked.
+/// Requires that at the end no server stores a lease, and that no task of a worker still runs or has
+/// panicked.
 #[derive(Debug)]
 pub(super) struct Leftovers;
 

@@ -1,7 +1,8 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// Requires that a worker soon acquires a free lease, once the faults and the quarantines are over.
+/// Requires that a worker soon acquires a lease that no other worker holds, once the faults and the
+/// quarantines are over.
 #[derive(Debug)]
 pub(super) struct Liveness;
 

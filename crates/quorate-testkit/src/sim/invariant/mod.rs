@@ -33,13 +33,13 @@ pub trait Invariant: Debug + Send {
     /// Returns the invariant's name in a report.
     fn name(&self) -> &'static str;
 
-    /// Returns `true` if the invariant must hold whatever the clocks do, as long as no server forgets.
+    /// Returns `true` if the invariant holds whatever the clocks do, as long as no server forgets.
     fn is_timeless(&self) -> bool {
         false
     }
 
-    /// Returns the cases that the invariant has judged although an excuse could have applied, each with its count. The
-    /// counts are part of the coverage.
+    /// Returns the names of cases that the invariant has judged, each with its count. The counts become part
+    /// of the coverage of a run. They show that the invariant's exceptions did not excuse every case.
     fn judged(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

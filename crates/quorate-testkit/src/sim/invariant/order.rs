@@ -6,21 +6,23 @@ use std::{
     time::Duration,
 };
 
-/// Requires, whatever the clocks do, that no token of a resource is given twice. If an attempt reaches its first server
-/// after a worker was granted the resource, the attempt gets a larger token than that worker. A term does not reveal
-/// its owner. Its token was given or raised on a server to some attempt of its worker, and the invariant takes the
-/// earliest of these attempts.
+/// Requires, whatever the clocks do, that no token of a resource is given twice. Also, an attempt that
+/// reaches its first server after a worker was granted the resource gets a larger token than that worker.
 ///
-/// Claims are left to the invariant *fencing*, because a claim's counter is removed with its record, and starts again
-/// from the clock.
+/// A term does not reveal its owner token. So the invariant looks at all attempts of the term's worker for
+/// which a server granted the term's token, or raised a counter to that token. The earliest of these attempts
+/// counts.
+///
+/// Claims are left to the invariant *fencing*, because a claim's counter is removed with its record, and
+/// starts again from the clock.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     seen: BTreeSet<(Resource, u64)>,
     newest: BTreeMap<Resource, u64>,
-    /// For each attempt that may still be granted: the newest token when the attempt reached its first server.
+    /// For each attempt, the newest token of the resource when the attempt reached its first server.
     begun_after: BTreeMap<Owner, u64>,
-    /// For each resource and token, the owners to which servers gave the token, or for which they raised a counter to
-    /// it.
+    /// For each resource and token, the owners to which servers gave the token, or for which they raised a
+    /// counter to it.
     given: BTreeMap<(Resource, u64), BTreeSet<Owner>>,
 }
 
@@ -81,7 +83,7 @@ impl Order {
         }
     }
 
-    /// Returns the newest token at the time when the attempt that led to this grant reached its first
+    /// Returns the newest token that had been granted when the attempt of this grant reached its first
     /// server.
     fn begun_after(&mut self, belief: &Belief) -> Option<u64> {
         if let Some(owner) = &belief.owner {
@@ -115,8 +117,8 @@ mod tests {
             let ran = Event::Ran { node: "n1", request: &request, reply: &reply };
             invariant.see(Duration::ZERO, &ran).unwrap();
         };
-        // The first lease begins before the second is granted. Its worker sees it only after that, when it has already
-        // ended. That is not a violation.
+        // The first attempt begins before the second is granted. Its worker sees its own grant only after
+        // that, when the lease has already ended. That is not a violation.
         let [early, second, late] = [(1, 4), (2, 7), (3, 6)].map(|(id, token)| belief(id, "a", token, false));
         begin(&mut order, early.owner.as_ref().unwrap());
         begin(&mut order, second.owner.as_ref().unwrap());

@@ -6,15 +6,13 @@ use crate::sim::{
 use quorate::{env::WallTime, internals::JobAction, scheduler::RequestId};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The largest offset of the wall clock of a majority of the servers from the true time.
+/// The largest offset from the true time that the wall clocks of a majority of the servers may have.
 pub(super) const OFFSET: Duration = Duration::from_secs(1);
-/// The time within which a worker notices that a job is paused or resumed.
-///
-/// A worker reads the job about once a second. A run that the worker has begun before that read may still have to be
-/// written and claimed.
+/// The time within which a worker notices that a job is paused or resumed. A worker reads the job about once
+/// a second. A run that the worker began to take before that read may still have to be written and claimed.
 pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
 
-/// A log of the runs and the requests of the second group.
+/// The runs and the operator's requests of the second group, as the events report them.
 #[derive(Debug)]
 pub(super) struct PoolLog {
     specs: BTreeMap<&'static str, PoolSpec>,
@@ -24,7 +22,8 @@ pub(super) struct PoolLog {
     resumptions: Resumptions,
 }
 
-/// The identity of the work of a run: a tick of the job's schedule, or one run of a request.
+/// The work that a run does: a tick of the job's schedule, or one of the runs of a request. Several runs may
+/// do the same work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RunOf {
     pub(super) job: Arc<str>,
@@ -46,7 +45,7 @@ impl RunOf {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) start: RunStart,
-    /// The true time at which the run ended, and the way in which it ended.
+    /// The true wall time at which the run ended, and the way in which it ended; `None` while it is active.
     pub(super) end: Option<(WallTime, RunEnd)>,
 }
 
@@ -61,7 +60,7 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) asked: Asked,
-    /// The true time at which the operator received the result, and the result.
+    /// The true wall time at which the operator received the result, and the result; `None` before that.
     pub(super) told: Option<(WallTime, Told)>,
 }
 
@@ -75,7 +74,7 @@ impl Request {
         matches!(self.told, Some((_, Told::Accepted { .. })))
     }
 
-    /// Returns the latest true time at which the request takes effect.
+    /// Returns the latest true wall time at which the request can take effect.
     pub(super) fn latest(&self) -> WallTime {
         match self.told {
             Some((at, Told::Accepted { .. })) => at,
@@ -171,7 +170,7 @@ impl PoolLog {
                 self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Resume { .. }));
             of_job.filter(move |request| request.is_accepted() && request.asked.at > after)
         };
-        // A worker other than the leader may notice the end of a pause later.
+        // A worker that does not lead may notice the end of a pause later than the leader.
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
         pauses().filter(|pause| pause.is_possible()).any(|pause| {
@@ -199,7 +198,7 @@ impl PoolLog {
     }
 }
 
-/// Constructors of events, for tests that write histories by hand.
+/// Constructors of events, with which tests write histories by hand.
 #[cfg(test)]
 pub(super) mod made {
     use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
@@ -211,7 +210,7 @@ pub(super) mod made {
     };
     use std::time::Duration;
 
-    /// Returns the wall time of the simulation's millisecond `ms`.
+    /// Returns the true wall time `ms` milliseconds after the simulation began.
     pub(crate) fn at(ms: u64) -> WallTime {
         WallTime::from_micros(1_700_000_000_000_000 + ms * 1_000)
     }

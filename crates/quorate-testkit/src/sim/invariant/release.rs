@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-/// Requires that once a server has run the release of an attempt, no request of that attempt sets its key
-/// there again: nothing would free the key before its TTL. (A resign request is no attempt: it addresses
-/// the holder that its owner token names, and may be sent again.)
+/// Requires that once a server has run the release of an attempt, no request of that attempt sets the key on
+/// this server again. Nothing would free such a key before its TTL. (A resign request is not an attempt: it
+/// names the holder by its owner token, and may be sent again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
     released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,

@@ -1,3 +1,6 @@
+//! The invariant of the requests that an operator sends to the second group of the simulation, also called
+//! the pool.
+
 use super::{
     Event, Invariant, MAJORITY,
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
@@ -19,32 +22,34 @@ use std::{
     time::Duration,
 };
 
-/// An operator's request is carried out once, and its answer is true.
+/// Requires that an operator's request is carried out once, and that its answer is true:
 ///
-/// - Each run on request belongs to a request that was sent and not refused, and runs a requested tick. The tick of a
-///   trigger is the moment of the request. The ticks of a back-fill are those of its span, oldest first.
-/// - An accepted request was stored on a majority. Each of its runs has started, or its history says how the run ended.
-/// - After a pause is accepted, no later tick of the job's schedule starts, from [`NOTICED_IN`] on and until a request to
-///   resume the job is sent. No earlier tick starts either, unless the job is at-least-once and the tick was started
-///   before the pause: its attempts continue, under the next leader too. (For an any-worker job the pause is judged only
-///   with [`Promises::any_worker_pauses`].)
+/// - Each run on request belongs to a request that was sent and not refused, and runs a requested tick. The
+///   tick of a trigger is the moment of the request. The ticks of a back-fill are those of its span, oldest
+///   first.
+/// - An accepted request was stored on a majority. Each of its runs has started, or its history says how the
+///   run ended.
+/// - After a pause is accepted, no later tick of the job's schedule starts. This applies from [`NOTICED_IN`]
+///   after the pause until a request to resume the job is sent. Earlier ticks do not start either, except
+///   those of an at-least-once job that were started before the pause: their attempts continue, under the
+///   next leader too. (For an any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
 ///
-/// Excuses: a later request may cancel a request. A request is no longer required to run if fewer than a majority of the
-/// servers remember it at some moment before it runs; the same applies to a pause. A worker that was paused itself, or
-/// whose boot clock stood still, may notice a pause later. If the operator did not receive the answer to a request, the
-/// request may or may not have been carried out.
+/// There are four exceptions. A later request may cancel a request. A request or a pause need not take effect
+/// if fewer than a majority of the servers remember it at some moment before that. A worker that was paused
+/// itself, or whose boot clock stood still, may notice a pause later. A request whose answer the operator did
+/// not receive may or may not have been carried out.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     log: PoolLog,
     promises: Promises,
-    /// For each request, the servers that store its record. Also whether a majority once stored it, and fewer servers
-    /// did later.
+    /// For each request, the servers that store its record, and whether fewer than a majority stored it after
+    /// a majority had.
     stored: BTreeMap<RequestId, Stored>,
     /// For each job, the servers whose row of the job shows it as paused.
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
-    /// The accepted pauses that are in force.
+    /// For each job whose accepted pause is in force, that pause.
     in_force: BTreeMap<Arc<str>, Pause>,
-    /// The last time at which each server forgot.
+    /// The last time at which each server forgot, or began its memory with a new marker.
     forgot: BTreeMap<String, WallTime>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
@@ -55,7 +60,7 @@ pub(super) struct Requests {
 /// An accepted pause.
 #[derive(Debug)]
 struct Pause {
-    /// The true time by which every worker must have noticed the pause.
+    /// The true time from which every worker must have noticed the pause.
     noticed: Duration,
     /// The time at which the pause was accepted.
     accepted: WallTime,
@@ -95,7 +100,8 @@ impl Invariant for Requests {
                 request: Request::Write { ledger, key, record, .. },
                 reply: Reply::Written,
             } if **ledger == *POOL => self.written(node, key, record),
-            // The memory of a server begins with its marker, which may be written long after the server forgot.
+            // The memory of a server begins with its marker. A worker may write that marker long after the
+            // server forgot.
             Event::Ran { node, request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
                 self.forgot.insert((*node).to_owned(), true_wall(now));
             }
@@ -141,7 +147,7 @@ impl Requests {
             };
             return;
         }
-        // The record of a request has its id as a part of its key.
+        // The key of every record that belongs to a request contains the request's id.
         let id = key.split('/').find_map(|part| part.parse::<RequestId>().ok());
         let closed = || RunRecord::parse(&record.value).is_ok_and(|written| written.is_closed());
         let ended = record.last || key.starts_with("run/") && closed();
@@ -172,7 +178,7 @@ impl Requests {
                 }
             }
             JobAction::Pause { .. } => {
-                // An earlier request to resume may still be carried out.
+                // An earlier request to resume may still be carried out, and end the pause.
                 let at = true_wall(now);
                 let resumes = |sent: &&Sent| matches!(sent.asked.ask, JobAction::Resume { .. });
                 let mut open = self.log.requests(job).filter(resumes).filter(|sent| sent.is_possible());
@@ -211,7 +217,7 @@ impl Requests {
         }
     }
 
-    /// Returns `true` if a tick must not start because its job is paused.
+    /// Returns `true` if the tick must not start because its job is paused.
     fn is_paused(&self, now: Duration, start: &RunStart) -> bool {
         let Some(pause) = self.in_force.get(&start.job).filter(|pause| pause.noticed <= now) else {
             return false;
@@ -223,12 +229,12 @@ impl Requests {
         judged && !goes_on && !excused
     }
 
-    /// Returns the number of servers that have forgotten since a request was sent.
+    /// Returns the number of servers that may have forgotten since the request was sent.
     fn forgot_since(&self, sent: &Sent) -> usize {
         self.forgot.values().filter(|forgot| sent.latest() <= **forgot + OFFSET * 2).count()
     }
 
-    /// Checks that each run of every accepted request has started or has a history entry.
+    /// Checks that each run of every accepted request has started, or has a history entry.
     fn reckon(&mut self) -> Result<(), String> {
         for sent in self.log.all_requests() {
             let Some((_, Told::Accepted { id, .. })) = sent.told else { continue };
@@ -236,11 +242,11 @@ impl Requests {
             let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
-            // The history may lack an at-most-once run that too few servers can remember.
+            // If too few servers can remember an at-most-once run, the history may lack its entry.
             let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
-            // A worker can take an open run only on servers whose memory began before the run was opened, until the
-            // run's slot ends.
+            // A worker can take an open run only with the votes of servers whose memory began before the run
+            // was opened. Without a majority of these, the run stays open until its slot ends.
             let untakable = spec.is_any_worker() && self.forgot_since(sent) >= MAJORITY;
             let forgotten = forgotten || untakable;
             (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
@@ -276,7 +282,8 @@ fn makes_runs(ask: &JobAction) -> bool {
     matches!(ask, JobAction::Trigger { .. } | JobAction::Backfill { .. })
 }
 
-/// Returns `true` if a request may have the id `id`. The operator's result of the request may contain another id.
+/// Returns `true` if the request may be the one with the id `id`. The result that the operator received may
+/// show another id, or that the request was not sent or was refused.
 fn may_be(sent: &Sent, id: RequestId) -> bool {
     match &sent.told {
         None | Some((_, Told::Unknown { id: None })) => true,
@@ -285,7 +292,7 @@ fn may_be(sent: &Sent, id: RequestId) -> bool {
     }
 }
 
-/// Returns `true` if a request asks for a run of `tick`.
+/// Returns `true` if the request asks for a run of `tick`.
 fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
     match sent.asked.ask {
         JobAction::Backfill { .. } => ticks(spec, sent).contains(&tick),
@@ -294,7 +301,7 @@ fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
     }
 }
 
-/// Returns the ticks that a request asks for.
+/// Returns the ticks for which the request asks.
 fn ticks(spec: &PoolSpec, sent: &Sent) -> Vec<WallTime> {
     let JobAction::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
     let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|tick| *tick < until);

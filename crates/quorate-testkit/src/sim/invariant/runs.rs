@@ -1,3 +1,6 @@
+//! The invariant of the ticks of the second group of the simulation, also called the pool. Most of its jobs
+//! run on any worker.
+
 use super::{
     Event, Invariant,
     open_records::OpenRecords,
@@ -16,28 +19,27 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The largest error by which a worker's estimate of the servers' clocks may be ahead of them.
-///
-/// The worker extrapolates the servers' time with its own boot clock.
+/// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks. The
+/// worker extrapolates the servers' time with its own boot clock.
 const CARRIED: Duration = Duration::from_millis(100);
-/// The age below which a due tick may still not have started.
+/// The age below which a tick that is due need not have started yet.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The number of interruptions after which a tick may be postponed.
 const INTERRUPTED: usize = 4;
-/// The time that a process needs after a pause until it has ended the runs that it must not continue.
+/// The time within which a process, after a pause, must have ended the runs that it must not continue.
 const WAKES_IN: Duration = Duration::from_millis(250);
 
-/// Every tick of the second group runs according to its job's rules, on any worker.
+/// Requires that every tick of the second group runs according to its job's rules, on any worker:
 ///
-/// - A run starts under a claim or a term that its worker considers valid. A tick does not start before it is due, by
-///   the clocks of a majority of the servers.
-/// - Two runs of a job are not active at once, unless its overlap rule is [`Overlap::Allow`]. For an any-worker job this
-///   is judged within one worker (across all workers with [`Promises::overlap_across_workers`]), for a leader-placed job
-///   across all workers.
-/// - Once the faults are over, every tick starts. For a job that catches up all missed ticks, every tick has come to an
-///   end. Under at-least-once, a handler has ended by itself. Under at-most-once, a handler has started or the history
-///   has an entry. (For any-worker jobs, and for ticks that a server may have forgotten, the entry is required only with
-///   [`Promises::every_end_is_entered`].)
+/// - A run starts under a claim or a term that its worker considers valid. A tick does not start before it is
+///   due, by the clocks of a majority of the servers.
+/// - Two runs of a job are not active at once, unless its overlap rule is [`Overlap::Allow`]. For an
+///   any-worker job this is judged within one worker (across all workers with
+///   [`Promises::overlap_across_workers`]), for a leader-placed job across all workers.
+/// - Once the faults are over, every tick starts. For a job that catches up all missed ticks, every tick has
+///   come to an end. Under at-least-once, a handler has ended by itself. Under at-most-once, a handler has
+///   started or the history has an entry. (For any-worker jobs, and for ticks from before a server last
+///   forgot, the entry is required only with [`Promises::every_end_is_entered`].)
 ///
 /// Excuses: the operator may have paused the job or cancelled its runs. A worker that is paused, or whose boot clock
 /// stood still, may continue a run while the next one is active. Two runs of an any-worker job may be active at once if
@@ -50,9 +52,10 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 pub(super) struct Runs {
     log: PoolLog,
     promises: Promises,
-    /// For each job, the latest time from which a row on any server counts the job's ticks.
+    /// For each job, the time from which its ticks count: the latest one in a row of the job that a server
+    /// has received.
     since: BTreeMap<Arc<str>, WallTime>,
-    /// The last time at which any server forgot.
+    /// The last time at which any server forgot, or began its memory with a new marker.
     forgot: Option<WallTime>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     reckoned: u64,
@@ -81,7 +84,8 @@ impl Invariant for Runs {
         self.open_records.see(event);
         match event {
             Event::Promised(promises) => self.promises = *promises,
-            // The memory of a server begins with its marker, which may be written long after the server forgot.
+            // The memory of a server begins with its marker. A worker may write that marker long after the
+            // server forgot.
             Event::Forgot { .. } | Event::Ran { request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
                 self.forgot = Some(true_wall(now));
             }
@@ -154,7 +158,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Returns `true` if a tick that was never started must have an entry in the history.
+    /// Returns `true` if the history must have an entry for a tick of this job that was due at `at` and never
+    /// started.
     fn is_to_be_entered(&self, spec: &PoolSpec, at: WallTime) -> bool {
         let remembered = self.forgot.is_none_or(|forgot| forgot + OFFSET < at);
         self.promises.every_end_is_entered || !spec.is_any_worker() && remembered
@@ -171,7 +176,8 @@ impl Runs {
         })
     }
 
-    /// Returns the reason why a due tick violates the invariant, or `None` if it does not.
+    /// Returns the reason why a due tick violates the invariant, or `None` if it does not. `settled` says
+    /// that the tick was due after the faults.
     fn lacks(&self, spec: &PoolSpec, at: WallTime, settled: bool) -> Option<&'static str> {
         let runs: Vec<&Run> = self.log.of(&RunOf::tick(spec.name, at)).collect();
         if settled {
@@ -191,7 +197,7 @@ impl Runs {
                 let own = runs.iter().any(|run| run.ended_itself() || cancelled(&run));
                 own || runs.len() >= INTERRUPTED
                     || entries.iter().any(|entry| matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::Cancelled))
-                    // A short history may have pruned the entry.
+                    // A short history may have pruned the entry of a cancelled run.
                     || spec.pausable && self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
             }
         };

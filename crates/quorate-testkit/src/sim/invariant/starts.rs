@@ -1,3 +1,6 @@
+//! The invariant of the at-most-once jobs of the second group of the simulation, also called the pool. Most
+//! of its jobs run on any worker.
+
 use super::{Event, Invariant, pool_log::RunOf};
 use crate::sim::{
     RunStart,
@@ -9,7 +12,8 @@ use std::{
     time::Duration,
 };
 
-/// Each run of an at-most-once job starts at most once: the run of a tick, and each run of a request.
+/// Requires that each run of an at-most-once job starts at most once: the run of a tick, and each run of a
+/// request.
 ///
 /// This holds across all workers, and across crashes and servers that forget. It does not depend on any
 /// worker's clock.

@@ -2,13 +2,13 @@ use super::{Event, Invariant, step_down::SOON};
 use crate::sim::Working;
 use std::time::Duration;
 
-/// Requires that when a term or a claim begins, the work under every earlier term or claim of the same resource has
-/// ended: runs of jobs, the leader's own work, handlers of messages. The shipped code must have dropped work that did
-/// not stop.
+/// Requires that all work under earlier terms or claims of a resource has ended when another term or claim of
+/// that resource begins. Such work is a run of a job, the leader's own work, or the handler of a message. The
+/// library must have dropped work that did not stop.
 ///
-/// The guarantee holds only for a process that runs: a process that is paused, or has only just been resumed, has had
-/// no chance to end its work. The guarantee does not hold for a worker whose boot clock stood still, until a majority
-/// has extended its grant by a request that was sent while the clock ran.
+/// The guarantee holds only for a process that runs. A process that is paused, or has only just been resumed,
+/// has had no chance to end its work. A worker whose boot clock stood still is exempt until a majority has
+/// extended its grant by a request that was sent while the clock ran.
 #[derive(Debug)]
 pub(super) struct Succession;
 
@@ -19,8 +19,8 @@ impl Invariant for Succession {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
-        // If a grant had ended before its worker saw it, no term begins with it. A worker whose clock stood still
-        // cannot know whether its grant has ended.
+        // With a grant that had ended before its worker saw it, no term begins. A worker whose clock stood
+        // still cannot know whether its grant has ended.
         let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
         let asked_to_stop =
             |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;

@@ -1,3 +1,5 @@
+//! The invariant of the ticks of the first group of the simulation, which runs its jobs on its leader.
+
 mod reports;
 
 use super::{Event, Invariant, MAJORITY};
@@ -20,62 +22,64 @@ use std::{
 
 /// The largest error of a wall clock: the `max_clock_offset` that all workers agree on.
 const OFFSET: Duration = Duration::from_secs(1);
-/// The largest error of a worker's estimate of the servers' clocks, ahead of their true time, after ten seconds without
-/// an answer from them. The worker extrapolates the servers' time with its own boot clock.
+/// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks. The
+/// worker extrapolates the servers' time with its own boot clock, for up to ten seconds without an answer
+/// from them.
 const CARRIED: Duration = Duration::from_millis(100);
 /// The age below which a tick may still be in the future by the servers' clocks, or may still wait to start.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The number of interruptions in one term after which a tick is postponed, each time for longer.
 const INTERRUPTED: u32 = 4;
 
-/// Requires that each tick starts at most once, or starts again until it is recorded as done, as its job's delivery
-/// rule says.
+/// Requires that the ticks of the first group start as their jobs' delivery rules say.
 ///
-/// Under both delivery rules, a run starts under a valid term. It may start before it is due in true time, but by no
-/// more than the clocks of a majority of the servers were ahead, whatever the worker's own wall clock shows. Under
-/// `at_most_once`, a tick never starts twice, on any worker, and never before a majority stores *started*. Under
-/// `at_least_once`, a tick does not start while a majority stores *done*. (This applies only to a worker whose clock
-/// has not stood still since its term was last extended. Any other worker cannot know that the term has ended.) If the
-/// servers' answers to a leader's seal show that a tick has ended, the tick does not start under that leader's term.
+/// Under both delivery rules, a run starts under a valid term. The clocks of a majority of the servers decide
+/// when it is due, whatever the worker's own wall clock shows. So it may start early, but by no more than
+/// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts twice, on any worker,
+/// and never before a majority stores *started*. Under `at_least_once`, a tick does not start while a
+/// majority stores *done*. (This applies only to a worker whose clock has not stood still since its term was
+/// last extended. Any other worker cannot know that the term has ended.) If the servers' answers to a
+/// leader's seal show that a tick has ended, the tick does not start under that leader's term.
 ///
-/// Other requirements hold once there has been a leader in the fault-free phase for a while. If the misfire rule
-/// requires a catch-up run for every missed tick, every tick since the job's registration has been started and has
-/// ended by itself. Such a tick of an `at_most_once` job has been started, or reported as lost. In the fault-free phase
-/// a job with any rule starts every tick.
+/// Other requirements hold once there has been a leader in the fault-free phase for a while. They concern
+/// jobs whose misfire rule requires a catch-up run for every missed tick. Every tick of an `at_least_once`
+/// job since its registration has been started and has ended by itself. Every tick of an `at_most_once` job
+/// since its registration has been started, or reported as lost. In the fault-free phase a job with any rule
+/// starts every tick.
 ///
 /// A tick is reported as lost only under `at_most_once`, and only for a reason that is true:
 ///
-/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, those that remember that time
-///   are fewer than a majority of all servers. One server that forgot is not a sufficient reason if a majority of the
-///   other servers answered.
+/// * *too few nodes remember*: of the servers that answered the reporting leader's seal, fewer than a
+///   majority of all servers remember that time. One server that forgot is not a sufficient reason if a
+///   majority of the other servers answered.
 /// * *too few nodes can remember a record*: fewer than a majority of all servers remember that time.
 /// * *it was started by*: a server received the record with which the named term started the tick.
 /// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
-/// Excuses, documented under *tick once*: "ticks that nodes have forgotten count as unknown", so a server that forgot
-/// no longer counts for stored records. A registration may begin again only if none of the servers that answered the
-/// leader's seal stored it. Then no leader must account for ticks before the new beginning. A tick that was interrupted
-/// four times in the newest term may be postponed beyond the end of the run. (A pause between the last check and the
-/// start is not excused, because this simulation has no such pause.)
+/// There are three exceptions. A server that forgot no longer counts for stored records. A registration may
+/// begin again if none of the servers that answered the leader's seal stored it. Then no leader must account
+/// for ticks before the new beginning. A tick that was interrupted four times in the newest term may be
+/// postponed beyond the end of the run. (A pause between the last check and the start is not excused, because
+/// this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: Vec<JobSpec>,
     ticks: BTreeMap<RunKey, Tick>,
     runs: BTreeMap<u64, (RunKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
-    /// The time at which the memory of each server began, as its marker says. A worker set that marker, perhaps much
-    /// later than the server forgot.
+    /// The time at which the memory of each server began, according to its marker. A worker may have set that
+    /// marker much later than the server forgot.
     memories: BTreeMap<String, WallTime>,
-    /// The data of each server at the time when it accepted the seal of a term.
+    /// For each term, the data that each server had when it accepted the term's seal.
     taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
     /// For each term, the answers to the seal that its leader received and uses.
     sealed: BTreeMap<u64, Vec<SealedData>>,
-    /// The number of ticks of an `at_most_once` job that had to be started. The second number counts those of them that
-    /// were reported as lost.
+    /// The number of ticks of `at_most_once` jobs that had to be started or reported as lost. `known` counts
+    /// those that were not reported, and `lost` those that were.
     known: u64,
     lost: u64,
-    /// The number of times that a tick was unknown to its leader although a majority of all servers remembered it,
-    /// because some of these servers did not answer the seal.
+    /// The number of reports of ticks as unknown although a majority of all servers remembered that time.
+    /// Some of these servers had not answered the leader's seal.
     unanswered: u64,
 }
 
@@ -86,7 +90,7 @@ struct SealedData {
     memory: WallTime,
     /// The registrations on the server: each job, and the time from which its ticks are due.
     registered: BTreeMap<Arc<str>, WallTime>,
-    /// The server's records of ticks: the term of each record, and whether it closes the tick.
+    /// The server's records of ticks: the term of each record, and whether the record closes the tick.
     records: BTreeMap<RunKey, (u64, bool)>,
 }
 
@@ -98,7 +102,7 @@ struct Tick {
     ended: bool,
     /// The number of interrupted runs, by term.
     interrupted: BTreeMap<u64, u32>,
-    /// For each term, the servers that ever received the record that this term started the tick.
+    /// For each term, the servers that ever received the record with which this term started the tick.
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// The record that each server stores: its term, and whether it closes the tick.
     records: BTreeMap<String, (u64, bool)>,
@@ -111,7 +115,7 @@ struct Tick {
     lost: bool,
 }
 
-/// The time from which a job's ticks are due, according to the records on the servers.
+/// A job's registration: the time from which its ticks are due, according to the servers' records.
 #[derive(Debug, Default)]
 struct Registration {
     stands: BTreeMap<WallTime, BTreeSet<String>>,
@@ -224,8 +228,8 @@ impl Ticks {
         }
     }
 
-    /// Checks the answers that a leader says it uses: they are from a majority, and each of these servers accepted its
-    /// seal.
+    /// Checks the servers whose answers a leader says it uses. They must be a majority, and each of them must
+    /// have accepted the leader's seal.
     fn sealed(&mut self, term: u64, nodes: &[&str]) -> Result<(), String> {
         let taken = self.taken.get(&term);
         let answer = |node: &&str| taken.and_then(|taken| taken.get(*node)).cloned();
@@ -312,7 +316,7 @@ impl Ticks {
         }
     }
 
-    /// Checks every tick that is due at `now`.
+    /// Checks every tick that is due by `now`.
     fn check_due_ticks(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
         let until = now - YOUNG;
         let (mut known, mut lost) = (0, 0);
@@ -338,11 +342,13 @@ impl Ticks {
         Ok(())
     }
 
-    /// Returns what has not happened yet, and must have, for a tick that is due.
+    /// Returns the requirement that a due tick does not meet, or `None` if it meets all. `fault_free` says
+    /// that the tick was due in the fault-free phase.
     fn missing(&self, spec: &JobSpec, key: &RunKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
-        // A later leader runs an interrupted tick again.
+        // Only interruptions in the newest term postpone a tick. A later leader runs an interrupted tick
+        // again at once.
         let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
         let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
@@ -356,7 +362,7 @@ impl Ticks {
     }
 }
 
-/// Returns the time at which a server's memory began, as its marker says.
+/// Returns the time at which a server's memory began, according to its marker.
 fn memory_since(marker: &str) -> Option<WallTime> {
     let since = marker.lines().find_map(|line| line.strip_prefix("since_us="))?;
     since.parse().ok().map(WallTime::from_micros)
@@ -364,8 +370,9 @@ fn memory_since(marker: &str) -> Option<WallTime> {
 
 impl Registration {
     fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
-        // A leader that learns of an earlier registration writes that registration. Its own first attempt may arrive
-        // later.
+        // A leader may first write a registration with a later time, and then learn of an earlier one and
+        // write the earlier time. Its first write may reach a server after its second. So only a write of a
+        // later term counts as a new registration.
         let later = term > self.term;
         if self.since == Some(since) {
             self.term = self.term.max(term);
@@ -381,8 +388,8 @@ impl Registration {
         for on in self.stands.values_mut() {
             on.remove(node);
         }
-        // A leader that registers a job with a later time than before must have found no registration. Leaders
-        // need not account for the ticks between the two times.
+        // If a leader registers the job with a later time than before, it must have found no registration.
+        // Leaders need not account for the ticks between the two times.
         if later && self.since.is_some_and(|known| known < since) {
             self.lost_until = self.lost_until.max(since);
         }

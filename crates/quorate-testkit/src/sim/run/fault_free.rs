@@ -1,4 +1,5 @@
-//! The fault-free phase: the workers continue their work after the faults, and the invariants require progress.
+//! The fault-free phase: the workers continue their work after the faults, and the invariants require
+//! progress. The *second group*, also called the pool, runs most of its jobs on any worker.
 
 use super::Run;
 use crate::sim::{
@@ -9,27 +10,27 @@ use futures_util::future::join3;
 use quorate::env::WallTime;
 use std::time::Duration;
 
-/// The longest time until there is a leader, counted from the end of the last quarantine and of the last
-/// crashed holder's TTL.
+/// The longest time until there is a leader, counted from the end of the last quarantine. By then the TTL of
+/// every crashed holder is over too.
 const LEADS_IN: Duration = Duration::from_millis(600);
-/// The longest time in which a leader catches up on all missed ticks.
+/// The longest time in which a new leader catches up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
-/// The time for which the leader is observed after that.
+/// The time for which the leader is observed after it has caught up.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
 /// The longest time after the last quarantine until the operator has lifted all pauses. An old request may still be
 /// valid, a leader must be elected, and three requests take their time.
 const RESUMED_IN: Duration = Duration::from_millis(3_500);
-/// The longest time in which workers catch up on all missed ticks of the second group.
+/// The longest time in which the workers of the second group catch up on all missed ticks.
 const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
-/// The time for which these workers are observed after that.
+/// The time for which the second group is observed after it has caught up.
 const SETTLED_FOR: Duration = Duration::from_millis(2_500);
 /// The longest time in which the consumers complete every message.
 const DONE_IN: Duration = Duration::from_millis(4_500);
 
 impl Run {
-    /// Runs the workers without faults. In this phase a leader is elected, missed ticks are caught up on, and every
-    /// message is completed. Returns the true wall times between which the second group was without faults, if this run
-    /// has a second group.
+    /// Runs the workers without faults. In this phase a leader is elected, missed ticks are caught up on, and
+    /// every message is completed. Returns the true wall times between which the second group worked without
+    /// faults, or `None` if this run has no second group.
     pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
         if !self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool) {
             return None;
@@ -57,7 +58,8 @@ impl Run {
         join3(jobs, messages, pool).await.2
     }
 
-    /// Waits until the operator has lifted all pauses, and observes the second group from then on.
+    /// Waits until the operator has lifted all pauses and the workers have caught up. Returns the true wall
+    /// times between which the second group is observed after that.
     async fn watch_pool(
         &self,
         operator: &Operator,
@@ -84,8 +86,8 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
-        // An earlier fault may still end the term of a leader. It cannot end the term of a leader that was elected
-        // after the quarantine.
+        // An earlier fault may still end the term of a leader that was elected early. It cannot end the term
+        // of one that was elected after the quarantine.
         self.truth.reach(until).await;
         let term = leader();
         let led_since = self.referee.true_wall();
@@ -106,7 +108,8 @@ impl Run {
         self.watch("the messages", began, until, none_open).await;
     }
 
-    /// Waits until `there` returns a value, but not longer than `until`, and reports the result.
+    /// Waits until `there` returns a value, but not longer than `until`. Reports the result to the referee as
+    /// that of `what`.
     async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
         let got = loop {
             match there() {

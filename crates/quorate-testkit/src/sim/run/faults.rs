@@ -13,7 +13,7 @@ use quorate::{
 use std::{sync::Arc, time::Duration};
 
 impl Run {
-    /// Carries out `fault`, if it is possible in the present state.
+    /// Carries out `fault`, if the present state permits it.
     pub(super) fn inject(&mut self, fault: Fault) {
         if !self.apply(fault) {
             return;
@@ -82,8 +82,8 @@ impl Run {
         true
     }
 
-    /// Deletes the markers that a mistaken worker set on servers that had forgotten their own. An operator would do so,
-    /// because no worker may. With such a marker, the server would not count for the other workers.
+    /// Deletes the markers that a mistaken worker set on servers that had forgotten their own. An operator
+    /// would do so; no worker may. With such a marker, the server would not count for the other workers.
     pub(super) fn delete_foreign_markers(&mut self) {
         let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
         let (nodes, settings) = (Marker::node_set(&names), SharedSettings::of(&self.plan.setup));
@@ -116,15 +116,16 @@ impl Run {
     }
 }
 
-/// The time between two checks whether a mistake has been refused.
+/// The time between two checks for the refusal of a mistaken worker.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Counts a mistaken process once an error refuses it. The error must name both the stored value and the value of the
-/// process.
+/// Waits until the nodes refuse a process that was started with a [`Mistake`](crate::sim::Mistake), and
+/// counts the refusal. Its error must name both the stored value and the value of the process.
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
-            // This node does not give the reason. Another node does.
+            // This node is refused because of other nodes. One of those gives the reason that this check
+            // needs.
             NodeState::Refused(VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,

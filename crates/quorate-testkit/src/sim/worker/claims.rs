@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Takes messages and handles them, until the environment is stopped.
+/// Takes messages from the simulated broker and handles them, until the environment is stopped.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut consumer = Consumer { claims: Claims::new(&worker.quorum, SET).ttl(ttl), ttl };
@@ -39,11 +39,11 @@ enum Handled {
 }
 
 impl Consumer {
-    /// Handles one message with `Claims::process`, which runs the handler. Sometimes drops the future of `process`
-    /// before it ends.
+    /// Handles one message with `Claims::process`, which runs the handler. Sometimes drops the future of
+    /// `process` before it is ready.
     async fn process(&mut self, worker: &mut Worker, message: usize) {
         let id = id(message);
-        // The token of the claim under which the handler succeeded.
+        // The token of the claim under which the handler succeeded; 0 until then.
         let token = Arc::new(Mutex::new(0));
         let (mine, mut hand, ttl) = (Arc::clone(&token), worker.clone(), self.ttl);
         hand.rng = worker.rng.split();
@@ -78,7 +78,7 @@ impl Consumer {
         }
     }
 
-    /// Claims one message and handles it without `Claims::process`.
+    /// Claims one message and handles it, without `Claims::process`.
     async fn by_hand(&mut self, worker: &mut Worker, message: usize) {
         match self.claims.claim(&id(message)).await {
             Ok(outcome) => self.outcome(worker, message, outcome).await,

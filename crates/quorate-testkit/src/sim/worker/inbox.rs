@@ -8,12 +8,12 @@ use std::{
 pub(super) const SET: &str = "s";
 /// The time between two messages.
 const PACE: Duration = Duration::from_millis(500);
-/// The number of open messages among which a delivery chooses one.
+/// The number of the oldest open messages among which a delivery chooses.
 const OFFERED: usize = 6;
 
 /// A broker with at-least-once delivery.
 ///
-/// It delivers each message to every consumer, again and again until a consumer knows that the message is done.
+/// It delivers a message to any consumer, again and again until a consumer knows that the message is done.
 /// Sometimes it delivers a message again that is already done.
 #[derive(Debug)]
 pub(in super::super) struct Inbox {
@@ -29,7 +29,7 @@ impl Inbox {
         Self { truth, length, done: Mutex::new(vec![false; count]) }
     }
 
-    /// Returns a message for the consumer that calls this, if there is one to deliver.
+    /// Returns a message to deliver to the calling consumer, if there is one.
     pub(super) fn deliver(&self, rng: &mut SeedRng) -> Option<usize> {
         let published = self.published();
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);

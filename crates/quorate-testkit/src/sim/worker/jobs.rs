@@ -3,10 +3,12 @@ use crate::sim::{Held, RunOutcome, SeedRng};
 use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule, every};
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
-/// A misfire window that is longer than the simulation. No tick of a job with this window may be left out as missed.
+/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be
+/// skipped as missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 
-/// A job of the group. All workers have the same jobs.
+/// A job of the first group ([`GROUP`](super::GROUP)), which runs its jobs on its leader. All workers have
+/// the same jobs.
 #[derive(Clone, Debug)]
 pub(in super::super) struct JobSpec {
     pub(in super::super) name: &'static str,
@@ -17,13 +19,14 @@ pub(in super::super) struct JobSpec {
 }
 
 impl JobSpec {
-    /// Returns `true` if every missed tick gets a catch-up run, even a very late one.
+    /// Returns `true` if every missed tick gets a catch-up run, however late.
     pub(in super::super) fn makes_up_all(&self) -> bool {
         self.misfire == Misfire::run_all(FOR_GOOD)
     }
 }
 
-/// Returns the jobs of the group. They have both delivery rules, all misfire rules, and both kinds of schedule.
+/// Returns the jobs of the first group. They have both delivery rules, all misfire rules, and both kinds of
+/// schedule.
 pub(in super::super) fn specs() -> Vec<JobSpec> {
     let spec =
         |name, schedule, delivery, misfire, timeout| JobSpec { name, schedule, delivery, misfire, timeout };
@@ -48,7 +51,7 @@ fn cron(text: &str) -> Schedule {
     Cron::parse(text).expect("a sound line").into()
 }
 
-/// Returns the job of `spec` under the term that `held` observes.
+/// Returns the job that `spec` describes. Its runs work under the term `held`.
 pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
     let (worker, held) = (worker.clone(), Arc::clone(held));
     let job = Job::new(spec.name, spec.schedule, move |tick| run(worker.clone(), Arc::clone(&held), tick));
@@ -73,7 +76,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<()
         _ => worker.rng.millis(100..=3_000),
     };
     match how {
-        // This run ignores its cancellation, and continues after its term if the library lets it.
+        // This run ignores its cancellation, and outlives its term if the library permits that.
         16 => worker.env.sleep(time).await,
         _ => {
             let env = worker.env.clone();
@@ -109,10 +112,8 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<()
     result
 }
 
-/// Returns the end of a cancelled run.
-///
-/// If the term is not stepping down, the run was cancelled because of its timeout. The run then counts as ended
-/// by itself.
+/// Returns the end of a cancelled run. If the term is not stepping down, the run was cancelled because of its
+/// timeout, and counts as ended by itself.
 fn told_to_stop(tick: &RunContext) -> RunOutcome {
     match tick.term() {
         Some(term) if !term.step_down_token().is_cancelled() => RunOutcome::Itself,
@@ -121,7 +122,7 @@ fn told_to_stop(tick: &RunContext) -> RunOutcome {
 }
 
 impl Worker {
-    /// Returns the delivery rule of a tick's job, as the name for a count.
+    /// Returns the delivery rule of a tick's job, as a part of the name under which its start is counted.
     fn spec(&self, tick: &RunContext) -> String {
         let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
         let again = if tick.is_catch_up() { " caught up" } else { "" };

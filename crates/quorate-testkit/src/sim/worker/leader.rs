@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// The group for which the workers elect a leader.
+/// The name of the first group. Its jobs run on its leader.
 pub(in super::super) const GROUP: &str = "g";
 
 /// Returns the resource of the group's leadership.
@@ -62,7 +62,7 @@ pub(super) async fn unseat(mut worker: Worker) {
     }
 }
 
-/// The state of one campaign, which its terms use.
+/// The parameters of one campaign, and the number of its terms so far.
 struct Tenant {
     election: Election,
     ttl: Duration,
@@ -71,10 +71,10 @@ struct Tenant {
 }
 
 impl Worker {
-    /// Runs one campaign, which may be shut down or dropped at any moment.
+    /// Runs one campaign, and may shut it down or drop it at any moment.
     async fn campaign(&mut self, mut tenant: Tenant) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[400, 3_000, 9_000]));
-        // Some campaigns restart failed work. The others end when their work fails.
+        // Some campaigns restart work that failed. The others end when their work fails.
         let restarts = matches!(how, 0 | 2 | 4);
         let election = match restarts {
             true => {
@@ -110,7 +110,8 @@ impl Worker {
         });
     }
 
-    /// Does the work of one term: runs the jobs and writes to the stores. Sometimes ends the term early.
+    /// Does the work of one term: runs the jobs and writes to the external stores. Sometimes ends the term
+    /// early.
     fn lead(
         &self,
         tenant: &Tenant,
@@ -163,7 +164,7 @@ impl Worker {
         std::future::pending::<()>().await;
     }
 
-    /// Writes to the outside stores repeatedly, for as long as it is polled.
+    /// Writes to the external stores repeatedly, for as long as it is polled.
     async fn write_on(mut self, term: &Term) {
         loop {
             let pause = self.rng.millis(20..=400);
@@ -172,9 +173,8 @@ impl Worker {
         }
     }
 
-    /// Reads from each of the two stores, waits, checks the fencing token, and writes.
-    ///
-    /// After the check, the write takes time to reach the store, sometimes a long time.
+    /// Reads from each of the two external stores, waits, checks the fencing token, and writes. After the
+    /// check, the write takes time to reach the store, sometimes a long time.
     pub(super) async fn update(&mut self, register: &str, token: impl Fn() -> Option<u64>) {
         for checked in [true, false] {
             let Some(mine) = token() else { return };

@@ -97,7 +97,7 @@ impl Worker {
             let step = self.rng.millis(1..=120);
             self.env.sleep(step).await;
         }
-        // After `take`, the referee no longer counts this worker as the lease's holder.
+        // From here on, the referee no longer counts this worker as the lease's holder.
         let lease = held.take().and_then(Arc::into_inner);
         let mut successors = SeedRng::new(self.seed, &format!("successor {} {}", self.label, held.token()));
         let lease = match lease {

@@ -1,7 +1,11 @@
 //! The work of the simulated workers.
 //!
-//! The seed decides which worker has which duties. The systems outside of Quorate have no faults of their own: the
-//! stores that workers write to, and the broker that delivers messages.
+//! The seed decides which worker has which duties. All workers compete for leases. Some also have jobs in the
+//! first group ([`leader`], [`jobs`]), run jobs of the second group ([`pool`]), or handle messages
+//! ([`claims`]).
+//!
+//! The systems outside of Quorate have no faults of their own. They are the stores to which workers write
+//! ([`sink`]), and the broker that delivers messages ([`inbox`]).
 
 mod claims;
 mod inbox;
@@ -34,10 +38,10 @@ pub(super) struct Outside {
 /// The number of seeds in a thousand in which the workers run the second group.
 const POOL_SEEDS: u64 = 300;
 
-/// The duties of one worker, besides its leases.
+/// The duties of one worker. Every worker also competes for leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Duties {
-    /// The worker campaigns, and runs jobs while it leads.
+    /// The worker campaigns in the first group, and runs the group's jobs while it leads.
     pub(super) jobs: bool,
     /// The worker handles messages.
     pub(super) claims: bool,
@@ -80,7 +84,7 @@ pub(super) struct Worker {
     pub(super) rng: SeedRng,
     /// The seed of the simulation.
     pub(super) seed: u64,
-    /// A name that distinguishes this process from all others of the simulation.
+    /// A name that distinguishes this process, or a part of its work, from all others of the simulation.
     pub(super) label: String,
 }
 
@@ -105,7 +109,7 @@ impl Worker {
         }
     }
 
-    /// Returns the same worker, with separate random numbers for one kind of work.
+    /// Returns the same worker, with random numbers of its own for one kind of work.
     fn fork(&self, what: &str) -> Self {
         Self { rng: SeedRng::new(self.seed, &format!("work {} {what}", self.label)), ..self.clone() }
     }
@@ -120,9 +124,8 @@ impl Worker {
         self.env.sleep(think).await;
     }
 
-    /// Waits for `time`. If the faults are over by then, also waits until the worker stops.
-    ///
-    /// Workers that give up their work after this wait therefore never do so in the fault-free phase.
+    /// Waits for `time`. If the faults are over by then, also waits until the worker stops. So a worker that
+    /// gives up its work after this wait never does so in the fault-free phase.
     async fn patience(&self, time: std::time::Duration) {
         self.env.sleep(time).await;
         if self.referee.is_calm() {

@@ -1,4 +1,5 @@
-//! An operator: a client of the quorum that has no jobs of its own and sends requests to the group [`POOL`].
+//! The operator of the second group ([`POOL`]): a client of the quorum that sends requests and has no jobs of
+//! its own.
 
 use super::pool::{POOL, PoolSpec, pool_specs};
 use crate::sim::{Asked, Event, Referee, SeedRng, Told, scenario::true_wall};
@@ -16,14 +17,14 @@ use std::{
 
 /// The time for which a leader may accept a request.
 pub(in super::super) const VALID_FOR: Duration = Duration::from_secs(3);
-/// The largest difference between the clocks of a majority of the servers.
+/// The largest difference between the wall clocks of two servers.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 /// The number of entries in the first page of a history.
 const PAGE: usize = 3;
 /// The time for which a request in the fault-free phase waits for its answer.
 const CALM_WAIT: Duration = Duration::from_secs(2);
 
-/// A client that operates the jobs of the group.
+/// A client that sends requests about the jobs of the second group.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Operator {
     pub(in super::super) env: Env,
@@ -78,7 +79,8 @@ impl Operator {
         *self.resumed.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
-    /// Sends one request and reports its result to the referee. With `drops_after`, drops the request after this time.
+    /// Sends one request and reports its result to the referee. With `drops_after`, drops the request's
+    /// future after this time.
     async fn ask(&self, jobs: &Jobs, ask: JobAction, drops_after: Option<Duration>) -> Told {
         let number = self.referee.next_number();
         let now = true_wall(self.referee.truth().now());

@@ -1,4 +1,5 @@
-//! The second group. Its jobs run on any worker or on the leader, and an operator sends requests to it.
+//! The second group, also called the pool. Some of its jobs run on any worker, the others on its leader. An
+//! operator sends requests to it.
 
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
@@ -7,16 +8,17 @@ use quorate::scheduler::{
 };
 use std::{panic::resume_unwind, time::Duration};
 
-/// The name of the group.
+/// The name of the second group.
 pub(in super::super) const POOL: &str = "pool";
-/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be skipped as missed.
+/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be
+/// skipped as missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 /// The number of entries that a job with a short history keeps.
 const SHORT: usize = 6;
 /// The number of entries that the other jobs keep: more than any run of the simulation makes.
 const LONG: usize = 1_000;
 
-/// A job of the group. All workers have the same jobs.
+/// A job of the second group. All workers have the same jobs.
 #[derive(Clone, Debug)]
 pub(in super::super) struct PoolSpec {
     pub(in super::super) name: &'static str,
@@ -26,7 +28,7 @@ pub(in super::super) struct PoolSpec {
     pub(in super::super) misfire: Misfire,
     pub(in super::super) overlap: Overlap,
     pub(in super::super) timeout: Option<Duration>,
-    /// The number of history entries that are kept.
+    /// The number of history entries that the job keeps.
     pub(in super::super) history: usize,
     /// Lets the operator pause the job.
     pub(in super::super) pausable: bool,
@@ -105,7 +107,8 @@ fn cron(text: &str) -> Schedule {
     Cron::parse(text).expect("a cron line").into()
 }
 
-/// Runs a scheduler of the group, ends it in one of several ways and begins again, until the environment is stopped.
+/// Runs a scheduler of the second group, ends it in one of several ways and begins again, until the
+/// environment is stopped.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut number = 0;
@@ -120,7 +123,7 @@ pub(super) async fn work(mut worker: Worker) {
 }
 
 impl Worker {
-    /// Runs one scheduler until it ends.
+    /// Runs one scheduler until it ends, or drops it.
     async fn schedule(&mut self, runs: Self, ttl: Duration) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[2_000, 6_000, 12_000]));
         let jobs = pool_specs().into_iter().map(|spec| job(spec, &runs));
@@ -139,7 +142,7 @@ impl Worker {
         };
         let dropped = async {
             self.patience(time).await;
-            // At the end of the simulation the scheduler is shut down. It must not be dropped.
+            // At the end of the simulation the scheduler must be shut down, not dropped.
             if self.is_stopped() {
                 std::future::pending::<()>().await;
             }
@@ -147,7 +150,7 @@ impl Worker {
         tokio::select! { biased;
             ended = scheduler.run().until(shutdown) => match ended {
                 Ok(()) => self.referee.count("pool scheduler ended"),
-                // A worker with another node list or another `max_ttl` must not run.
+                // The scheduler of a worker with another node list or another `max_ttl` must not run.
                 Err(_) => self.referee.count("pool scheduler refused"),
             },
             () = drained, if how == 8 => {}
@@ -170,7 +173,7 @@ fn job(spec: PoolSpec, worker: &Worker) -> Job {
     }
 }
 
-/// Runs the handler once. The handler is quick or slow, ignores its cancellation, or fails.
+/// Does the work of one run of a handler, which is quick or slow, ignores its cancellation, or fails.
 async fn run_handler(worker: Worker, run: JobRun, tick: RunContext) -> Result<(), String> {
     let mut rng = SeedRng::new(worker.seed, &format!("pool run {}", run.number()));
     let calm = worker.referee.is_calm();

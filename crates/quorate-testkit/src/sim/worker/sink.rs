@@ -5,9 +5,8 @@ use std::{
     time::Duration,
 };
 
-/// Two stores outside of Quorate that workers read and write, as they would use a database.
-///
-/// One store compares fencing tokens in its own transaction, the other one does not.
+/// Two stores outside of Quorate, which workers read and write as they would use a database. One store
+/// compares fencing tokens in its own transaction, and the other does not.
 #[derive(Debug, Default)]
 pub(in super::super) struct Sinks {
     registers: Mutex<Registers>,
@@ -21,9 +20,8 @@ struct Register {
     newest: Fence,
 }
 
-/// The value that the first store compares: the fencing token, and a number that increases.
-///
-/// The number orders the accesses of one holder, because the holder may read again while its last write is in flight.
+/// The value that the comparing store checks: the fencing token, and a number that increases. The number
+/// orders the accesses of one holder, which may read again while its last write is in flight.
 pub(super) type Fence = (u64, u64);
 
 /// The error of a read whose fence is older than the newest that the store has seen.
@@ -31,10 +29,8 @@ pub(super) type Fence = (u64, u64);
 pub(super) struct Outdated;
 
 impl Sinks {
-    /// Reads a register's version.
-    ///
-    /// The store that compares tokens remembers this fence. It then refuses the writes of every holder with an
-    /// older one.
+    /// Reads a register's version. The store that compares tokens remembers this fence. From then on it
+    /// refuses writes with an older fence.
     pub(super) fn read(&self, checked: bool, register: &str, fence: Fence) -> Result<u64, Outdated> {
         let mut registers = self.registers();
         let register = registers.entry((checked, register.to_owned())).or_default();

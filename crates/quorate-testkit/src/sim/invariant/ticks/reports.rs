@@ -1,10 +1,11 @@
-//! Checks of the ticks that a leader reports as lost: the reason must be true.
+//! Checks of the reports in which a leader says that a tick is lost: the reason must be true.
 
 use super::{MAJORITY, OFFSET, Ticks};
 use quorate::{env::WallTime, internals::RunKey, scheduler::Delivery};
 use std::time::Duration;
 
-/// The longest time after a tick until a leader reports it as lost. It is longer than any run of the simulation.
+/// The longest time after a tick in which a leader may report it as lost. It is longer than any run of the
+/// simulation.
 const REPORTED_WITHIN: Duration = Duration::from_secs(120);
 
 impl Ticks {
@@ -34,7 +35,7 @@ impl Ticks {
         let remember = |memories: &mut dyn Iterator<Item = WallTime>| {
             memories.filter(|since| *since + OFFSET <= at).count()
         };
-        // A server that was never marked again has not forgotten anything.
+        // A server without an entry in `memories` has remembered since the simulation began.
         let marked = remember(&mut self.memories.values().copied());
         let of_all = crate::sim::NODES - self.memories.len() + marked;
         let wrong_because = if reason.starts_with("too few nodes remember") {

@@ -1,7 +1,7 @@
 use super::*;
 use quorate::node::{FencingToken, LedgerState};
 
-/// The time at which every job is due at once, and the true time then.
+/// A time at which every job is due, and the true time since the simulation began then.
 const EPOCH: u64 = 1_700_001_072_000_000;
 const BEGAN: Duration = Duration::from_secs(1_072);
 const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
@@ -40,7 +40,7 @@ impl History {
         self.written(node, &format!("job/{job}"), &record)
     }
 
-    /// Records that the given servers store *started*, or a final record if `last`.
+    /// Records that the first `servers` servers store *started*, or a closed record if `last`.
     fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
         let written = if last { RunRecord::done("w", Duration::ZERO, "") } else { RunRecord::started("w") };
         let record = written.into_record(at(due), FencingToken::new(term));
@@ -90,7 +90,8 @@ impl History {
         self.0.see(Duration::ZERO, &ran).unwrap();
     }
 
-    /// Records that all servers accept the seal, and that the leader uses the answers of the servers `answered`.
+    /// Records that all servers accept the seal of `term`, and that its leader uses the answers of the
+    /// servers `answered`.
     fn sealed(&mut self, term: u64, answered: &[usize]) -> Result<(), String> {
         (0..NODES.len()).for_each(|node| self.takes_seal(node, term));
         self.goes_by(term, answered)
@@ -234,7 +235,8 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// One server that forgot does not justify the report if a majority of the servers that answered remember the tick.
+/// Checks that one server that forgot does not justify the report if a majority of the servers that answered
+/// remember the tick.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
@@ -292,7 +294,7 @@ fn a_leader_uses_a_majority_that_accepted_its_seal() {
     assert!(history.goes_by(3, &[0, 1, 2]).is_err(), "another term");
 }
 
-/// The record of one server is enough to show that a tick has ended.
+/// Checks that the record of one server is enough to show that a tick has ended.
 #[test]
 fn a_tick_that_a_leader_knows_to_have_ended_does_not_start() {
     let start = |answered: &[usize]| {
