@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, process::Command, thread};
 
-/// The machine and the versions.
+/// The machine, and the versions of the programs and packages.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
@@ -36,7 +36,7 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// Returns the version of a package with which this program was built.
+/// Returns the version of the dependency `package` of this program.
 fn locked(package: &str) -> String {
     const LOCK: &str = include_str!("../../../Cargo.lock");
     let entry = format!("name = \"{package}\"\nversion = \"");

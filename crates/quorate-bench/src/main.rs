@@ -1,9 +1,10 @@
-//! `quorate-bench`: measures Quorate and its rivals in one run on the same five servers.
+//! `quorate-bench`: measures Quorate and other lock implementations (its rivals) in one run, on five Redis
+//! servers.
 //!
 //! # What is not guaranteed
 //!
-//! Absolute figures describe this machine at this moment. The ratios between figures of one run can be
-//! compared: rivals alternate in short rounds, so that other work on the machine affects all of them.
+//! Absolute figures are valid only for this machine at this moment. Compare only figures of one run with each
+//! other: rivals alternate in short rounds, so that other work on the machine affects all of them.
 
 mod machine;
 mod measure;

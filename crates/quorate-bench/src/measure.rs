@@ -19,7 +19,7 @@ pub(crate) fn cpu() -> Duration {
     time(usage.user_time()) + time(usage.system_time())
 }
 
-/// Returns the bytes of this process that are in memory.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -27,7 +27,7 @@ pub(crate) fn resident() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Durations of one kind.
+/// The measured durations of one kind of operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -44,8 +44,8 @@ impl Samples {
         self.0.len()
     }
 
-    /// Returns the duration that the fraction `share` of the samples does not exceed. Returns zero
-    /// if there are no samples.
+    /// Returns a quantile: the fraction `share` of the samples is no longer than the returned duration.
+    /// Returns zero if there are no samples.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -35,7 +35,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     only: Vec<String>,
-    /// The rounds of each rival.
+    /// The number of rounds for each rival.
     pub(crate) rounds: usize,
     /// The length of a round.
     pub(crate) round: Duration,
@@ -47,11 +47,11 @@ pub(crate) struct Plan {
     pub(crate) leases: usize,
     /// The TTL of these leases.
     pub(crate) leases_ttl: Duration,
-    /// The time for which they are held.
+    /// The time for which these leases are held.
     pub(crate) held_for: Duration,
     /// The number of jobs in a long ledger.
     pub(crate) ledger_rows: usize,
-    /// The number of ticks in it.
+    /// The number of ticks in that ledger.
     pub(crate) ledger_ticks: usize,
     /// The number of message ids claimed in a round.
     pub(crate) ids: usize,

@@ -4,7 +4,7 @@ use crate::{machine::Machine, measure::Spread};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// One figure of one rival.
+/// A measured figure of one rival.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     rival: String,
@@ -14,7 +14,7 @@ pub(crate) struct Row {
     /// The smallest and the largest value of the rounds, if there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<(f64, f64)>,
-    /// The goal, and whether it was reached.
+    /// The goal for the figure, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     goal: Option<Goal>,
 }
@@ -85,7 +85,8 @@ impl Report {
         self.sections.push(Section { scenario, what: "", rows: Vec::new(), skipped: Some(why.to_owned()) });
     }
 
-    /// Returns whether each scenario that ran has measured a result. Goals do not affect this.
+    /// Returns whether each scenario that ran has measured figures. It does not matter whether goals were
+    /// reached.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |section: &Section| {
             let finite = section.rows.iter().all(|row| row.value.is_finite());

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 /// The number of servers to start.
 const SERVERS: usize = 5;
-/// The duration in microseconds from which a started server logs a call as slow. The default is 10 ms.
+/// The duration in microseconds from which a server that this program started logs a call as slow. The
+/// default of Redis is 10 ms.
 const SLOW: &str = "300";
 
 /// Five servers that this program started, or the servers that the user named.
@@ -35,14 +36,14 @@ impl Servers {
         self.own.is_some()
     }
 
-    /// Sends SIGSTOP. The sockets stay open, but the server does not answer.
+    /// Stops a server with SIGSTOP. Its sockets stay open, but it does not answer.
     pub(crate) fn stop(&self, server: usize) {
         if let Some(own) = &self.own {
             own[server].pause();
         }
     }
 
-    /// Sends SIGCONT.
+    /// Continues a stopped server with SIGCONT.
     pub(crate) fn resume(&self, server: usize) {
         if let Some(own) = &self.own {
             own[server].resume();

@@ -1,4 +1,4 @@
-//! Every scenario runs and measures something. Its figures mean nothing here.
+//! Runs every scenario in the quick mode, whose figures mean nothing.
 use std::process::Command;
 
 #[test]

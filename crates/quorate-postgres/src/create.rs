@@ -7,13 +7,13 @@ use tokio_postgres::GenericClient;
 /// happens.
 const LOCK: i64 = i64::from_be_bytes(*b"quorate\0");
 
-/// Runs `ddl`, a `CREATE TABLE IF NOT EXISTS`, while no other caller does.
+/// Executes `ddl`, a `CREATE TABLE IF NOT EXISTS`, in one session at a time.
 ///
 /// `IF NOT EXISTS` alone is not enough: PostgreSQL looks for the table and creates it in two steps. If two
 /// sessions do both at once, one fails with a duplicate key in a system catalog.
 ///
-/// Both statements are sent in one message, which the server runs as one transaction unless one is open. The lock ends
-/// with that transaction, or with the caller's open transaction.
+/// Both statements are sent in one message. The server executes them in the caller's transaction or, if none
+/// is open, as one transaction. The lock ends with that transaction.
 pub(crate) async fn create(client: &impl GenericClient, ddl: &str) -> Result<(), Error> {
     Ok(client.batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK}); {ddl}")).await?)
 }

@@ -23,8 +23,8 @@ use tokio_postgres::{GenericClient, Transaction};
 /// # }
 /// ```
 ///
-/// A message whose row was removed by [`Effects::forget_before`] has its effect again if it is delivered
-/// again.
+/// If [`Effects::forget_before`] has removed a message's row and the message is delivered again, its effect
+/// happens again.
 #[derive(Clone, Debug)]
 pub struct Effects {
     set: Arc<str>,
@@ -40,8 +40,8 @@ pub enum Once {
 }
 
 impl Effects {
-    /// The definition of the table, for your own migrations. If several sessions may run it at the same time, they
-    /// must hold a lock of their own while they run it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at the same time,
+    /// make them run it one after the other, for instance under an advisory lock.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_effects (
         set_name text NOT NULL,
         id text NOT NULL,
@@ -69,8 +69,9 @@ impl Effects {
         create(client, Self::DDL).await
     }
 
-    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another transaction
-    /// with the same id waits until this one ends, and gets [`Once::First`] only if this one is rolled back.
+    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another
+    /// transaction with the same id waits until this transaction ends. It gets [`Once::First`] only if this
+    /// transaction is rolled back.
     ///
     /// # Errors
     /// [`Error::Name`] for an id that cannot be used. [`Error::Postgres`] if a query fails. At isolation levels above
@@ -134,9 +135,9 @@ impl Effects {
         Ok(messages.iter().map(verdict).collect())
     }
 
-    /// Removes records that are older than `age`, and returns their number. `age` must be longer than the time after
-    /// which a message may still be redelivered, and longer than the claims' retention: a message that arrives later
-    /// has its effect again.
+    /// Removes records that are older than `age`, and returns their number. `age` must be longer than the
+    /// claims' retention, and longer than the time for which a message may be redelivered. A message that
+    /// arrives later has its effect again.
     ///
     /// # Errors
     /// [`Error::Postgres`].

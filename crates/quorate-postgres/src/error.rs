@@ -4,7 +4,7 @@ use quorate::{node::FencingToken, plain::plain};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A holder with a later token has already written: the lease was lost before this write.
+    /// The resource has been written under a later token, so this holder has lost its lease.
     #[error(
         "the write to {resource:?} under token {token} is refused: token {standing} has been used, so the lease was lost; roll back"
     )]
@@ -16,7 +16,7 @@ pub enum Error {
         /// The largest token that has been used.
         standing: FencingToken,
     },
-    /// An id or a name that no claim can have.
+    /// The id or the name cannot be stored, or is certainly a mistake.
     #[error("the {field} {value:?} cannot be used: {why}")]
     Name {
         /// The kind of name.
@@ -39,7 +39,7 @@ const SHOWN_MAX: usize = 1024;
 fn explained(error: &tokio_postgres::Error) -> String {
     let shown = |text: &str| plain(text, SHOWN_MAX);
     let Some(report) = error.as_db_error() else {
-        // For a broken connection the reason is in the source.
+        // If the connection broke, the reason is in the error's source.
         let source = std::error::Error::source(error).map(ToString::to_string);
         return match source.filter(|source| !error.to_string().contains(source)) {
             Some(source) => shown(&format!("{error}: {source}")),
@@ -57,7 +57,7 @@ fn explained(error: &tokio_postgres::Error) -> String {
     text
 }
 
-/// The longest name, in bytes. A claim's resource has the same limit.
+/// The longest name, in bytes. It is twice the limit for the name of a lock or the id of a message.
 const NAME_MAX: usize = 1024;
 
 /// Refuses names that PostgreSQL's `text` cannot hold, and names that are certainly mistakes.

@@ -21,13 +21,13 @@ use tokio_postgres::{GenericClient, Transaction};
 /// # }
 /// ```
 ///
-/// A resource that was removed by [`Fences::forget_before`] accepts every token again.
+/// A resource that [`Fences::forget_before`] has removed accepts every token again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fences;
 
 impl Fences {
-    /// The definition of the table, for your own migrations. If several sessions may run it at the same time, they
-    /// must hold a lock of their own while they run it.
+    /// The definition of the table, for your own migrations. If several sessions may run it at the same time,
+    /// make them run it one after the other, for instance under an advisory lock.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_fences (
         resource text PRIMARY KEY,
         token bigint NOT NULL,

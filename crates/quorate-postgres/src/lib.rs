@@ -1,5 +1,5 @@
-//! Exactly-once effects in PostgreSQL: a transaction checks the message's id, or the lease's fencing token, and has
-//! the effect only if the check succeeds.
+//! Exactly-once effects in PostgreSQL. A transaction checks a message's id ([`Effects`]) or a lease's fencing
+//! token ([`Fences`]), and makes its changes only if the check succeeds.
 //!
 //! # Example
 //!
@@ -19,11 +19,12 @@
 //!
 //! # Why a claim is not enough
 //!
-//! A lock alone cannot give exactly-once effects. A worker may be paused, or killed, after its effect and before it
-//! reports the effect. Its claim then expires, and another worker handles the message again. The decision must be made
-//! where the effect is: here by a row with the message's id, which commits or rolls back together with the effect.
-//! (Martin Kleppmann, *How to do distributed locking*, 2016, requires the same of a lock's fencing token.) A claim
-//! avoids nearly all duplicate work; this crate excludes the rest.
+//! A claim alone, like any lock, cannot give exactly-once effects. A worker may be paused or killed after it
+//! has made its changes and before it completes the claim. The claim then expires, and another worker handles
+//! the message again. So the transaction that makes the changes must decide whether they were made before.
+//! Here it inserts a row with the message's id, which commits or rolls back together with the changes.
+//! (Martin Kleppmann, *How to do distributed locking*, 2016, requires the same of a lock's fencing token.) A
+//! claim avoids nearly all duplicate work; this crate excludes the rest.
 //!
 //! # What is not guaranteed
 //!

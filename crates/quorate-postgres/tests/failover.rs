@@ -1,4 +1,5 @@
-//! A leader whose database connection is cut leads again: with a real PostgreSQL, on nodes in memory.
+//! Tests that a leader whose database connection is cut leads again, with a real PostgreSQL and nodes in
+//! memory.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -52,7 +53,8 @@ async fn client(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// Returns the text of an error with those of its causes: the driver's own text omits the server's report.
+/// Returns the texts of an error and of its causes. The driver's own text does not contain the server's
+/// report.
 fn with_causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(inner) = cause {
@@ -62,7 +64,8 @@ fn with_causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Strin
     text
 }
 
-/// The work of a leader: writes beats, each under its fencing token, until its connection is cut.
+/// The work of a leader: inserts a row into `beats` again and again, each under its fencing token, until its
+/// connection is cut.
 async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut client = client(&url).await?;
     let stop = term.step_down_token().clone();
@@ -82,7 +85,8 @@ async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Erro
     }
 }
 
-/// Returns the term of the last beat that was written in a later term than `after`, and its connection.
+/// Waits for a row in `beats` of a later term than `after`. Returns its term, and the process id of its
+/// connection.
 async fn next_beat(env: &Env, observer: &Client, after: i64) -> (i64, i32) {
     let query = "SELECT term, pid FROM beats WHERE term > $1 ORDER BY term DESC LIMIT 1";
     let beat = async {
@@ -112,7 +116,7 @@ async fn a_leader_whose_connection_is_cut_three_times_leads_again_each_time() {
     let election = Election::new(&quorum, "beats").ttl(Duration::from_secs(10));
     let url: Arc<str> = server.url().into();
     let stop = CancellationToken::new();
-    // With the default pauses.
+    // The campaign has the default pauses after failures.
     let campaign = election.run(move |term| {
         let beats = beats(Arc::clone(&url), term);
         async move { beats.await.map_err(|error| with_causes(&*error)) }
@@ -133,7 +137,7 @@ async fn a_leader_whose_connection_is_cut_three_times_leads_again_each_time() {
     assert_eq!(failures.len(), 3, "{log:?}");
     for line in &failures {
         assert!(line.contains("WARN") && line.contains("beats"), "{line}");
-        // The driver reports that the server ended the connection, or that it found it closed.
+        // The driver reports that the server ended the connection, or that the connection was already closed.
         assert!(line.contains("terminating connection") || line.contains("closed"), "{line}");
     }
     stop.cancel();

@@ -66,8 +66,8 @@ async fn a_committed_effect_happens_once_and_a_rolled_back_one_does_not() {
     assert_eq!(orders.forget_before(&client, Duration::ZERO).await.expect("deletes"), 3);
 }
 
-/// Replicas that start together on an empty database. `CREATE TABLE IF NOT EXISTS` alone fails for most of
-/// them.
+/// Several replicas start together on an empty database. `CREATE TABLE IF NOT EXISTS` alone would fail for
+/// most of them.
 #[tokio::test]
 async fn replicas_that_start_together_create_the_tables_once() {
     let server = PostgresServer::start().expect("a server");
@@ -85,7 +85,7 @@ async fn replicas_that_start_together_create_the_tables_once() {
         for created in creates.await {
             created.unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
-        // Also within transactions of their own.
+        // The replicas create the tables again, each in a transaction of its own.
         let mut clients = clients;
         clients[0].batch_execute("DROP TABLE quorate_effects, quorate_fences").await.expect("dropped");
         let creates = join_all(clients.iter_mut().map(async |client| {
@@ -130,7 +130,8 @@ async fn an_error_includes_the_report_of_the_server_and_no_password() {
     assert_ne!(lost.to_string(), "PostgreSQL: db error", "{lost:?}");
 }
 
-/// Returns whether a transaction waits for a lock in the end, as the server reports it.
+/// Waits until the server reports a transaction that waits for a lock. Returns false if there is none after
+/// many queries.
 async fn a_transaction_waits(observer: &Client) -> bool {
     for _ in 0..10_000 {
         let waiting = observer.query_one("SELECT count(*) FROM pg_locks WHERE NOT granted", &[]).await;
@@ -192,7 +193,7 @@ async fn a_transaction_under_an_older_token_is_refused() {
     let transaction = client.transaction().await.expect("begins");
     Fences.admit(&transaction, "billing", token(8)).await.expect("9 was rolled back");
     transaction.commit().await.expect("ends");
-    // Fences do not accumulate without limit: those of resources that are no longer written can be removed.
+    // The rows of resources that are no longer written can be removed.
     assert_eq!(Fences.forget_before(&client, Duration::from_secs(3600)).await.expect("deletes"), 0);
     assert_eq!(Fences.forget_before(&client, Duration::ZERO).await.expect("deletes"), 1);
 }

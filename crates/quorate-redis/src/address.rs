@@ -47,7 +47,8 @@ impl Address {
         let (scheme, rest) = text
             .split_once("://")
             .ok_or_else(|| wrong("has no scheme; write redis:// in front of it, or rediss:// for TLS"))?;
-        // The `redis` crate parses the rest of the URL. That crate is built without TLS, which this crate adds.
+        // The `redis` crate parses the rest of the URL. It is built without TLS support, so it gets a scheme
+        // without TLS.
         let (plain, tls) = match &*scheme.to_ascii_lowercase() {
             "redis" | "valkey" => ("redis", false),
             "rediss" | "valkeys" => ("redis", true),
@@ -75,7 +76,7 @@ impl Address {
             _ if tls => &TLS_OPTIONS,
             _ => &[],
         };
-        // The message does not name an unknown option, which may be part of a password.
+        // The errors below do not repeat an unknown option, since it may be part of a password.
         if !tls && url.query_pairs().any(|(option, _)| TLS_OPTIONS.contains(&&*option)) {
             return Err(wrong(
                 "has an option of TLS (ca_file, cert_file, key_file), and is not TLS; write rediss://",
@@ -205,7 +206,7 @@ impl Secret {
     }
 }
 
-/// A node's URL that cannot be used, with the reason and the fix. It holds no password.
+/// The error for a node's URL that cannot be used, with the reason and the fix. It contains no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node's URL {shown} {why}")]
 pub struct UrlError {
@@ -225,11 +226,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Returns the parts of an unreadable URL that cannot be a password: the scheme, and a text that looks like a host.
+/// Returns the parts of an unusable URL that an error may show: the scheme, and a text that looks like a
+/// host. They do not contain a password.
 ///
-/// If the user forgot to escape a password, or the `@`, the password is where another part was expected.
-/// Therefore only the text after the last `@`, or a text without `:`, is shown, and only characters that host
-/// names consist of.
+/// If the user forgot to escape a password, or forgot the `@`, the password is in the place of another part.
+/// Therefore nothing before the last `@` is shown except the scheme. Of the rest, only the beginning that
+/// consists of characters of a host name is shown, and after an `@` also the port.
 fn redact(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest))
@@ -241,14 +243,16 @@ fn redact(text: &str) -> String {
         None => (String::new(), text),
     };
     let (hidden, rest) = match rest.rsplit_once('@') {
-        // The `@` may be part of the password, in an option.
+        // The last `@` comes after the beginning of the options, so it may be part of a password in an
+        // option.
         Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}…"),
         Some((_, rest)) => ("…@", rest),
         None => ("", rest),
     };
     let host_ends = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/')));
     let (host, after) = rest.split_at(host_ends.unwrap_or(rest.len()));
-    // A port and a database are numbers. A password after a forgotten @ is rarely a number of that length.
+    // After an `@`, a number up to 65535 is shown as the port. A password in that place is rarely such a
+    // number.
     let port = after.strip_prefix(':').and_then(|after| {
         let digits = after.split('/').next().unwrap_or_default();
         (!hidden.is_empty() && digits.parse::<u16>().is_ok()).then_some(digits)

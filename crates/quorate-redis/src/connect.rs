@@ -15,10 +15,10 @@ use tokio_rustls::{
     rustls::{ClientConfig, Error, pki_types::ServerName},
 };
 
-/// The time without an answer after which the port is checked for plain Redis.
+/// The time without an answer to TLS after which the port is checked for a Redis server without TLS.
 const PLAIN_CHECK_AFTER: Duration = Duration::from_millis(500);
 
-/// Opens a connection to `address`, ready for the first command. With a `tls` configuration it uses TLS.
+/// Opens a connection to `address`, ready for the first command. Uses TLS if `tls` is a configuration.
 pub(crate) async fn connect(
     env: &Env,
     address: &Address,
@@ -77,10 +77,11 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns only if the port answers a plain PING, which no TLS port does.
+/// Waits until the port answers a PING without TLS, which no TLS port does. Otherwise never returns.
 ///
-/// Plain Redis waits silently for the end of the line, which a TLS greeting does not contain. Without this
-/// check, a user who wrote rediss:// by mistake would see only a timeout.
+/// A Redis server without TLS does not answer a TLS greeting: it waits for the end of a line, which the
+/// greeting does not contain. Without this check, a user who wrote rediss:// by mistake would see only a
+/// timeout.
 async fn answers_without_tls(env: &Env, host: &str, port: u16) {
     env.sleep(PLAIN_CHECK_AFTER).await;
     let reply = async {

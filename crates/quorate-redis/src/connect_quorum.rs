@@ -9,8 +9,8 @@ use std::time::Duration;
 /// The longest time for which `connect` waits for the first handshakes.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 
-/// Returns a builder of a quorum of the Redis servers at `urls`, with every setting of [`QuorumBuilder`] and the prefix of the
-/// keys.
+/// Returns a builder of a quorum of the Redis servers at `urls`. It has every setting of [`QuorumBuilder`],
+/// and the prefix of the keys.
 ///
 /// ```no_run
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +33,7 @@ where
     Ok(RedisQuorumBuilder { servers: servers?, quorum: Quorum::builder() })
 }
 
-/// Builds a quorum of Redis servers, made by [`builder`].
+/// A builder of a quorum of Redis servers, which [`builder`] returns.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct RedisQuorumBuilder {
@@ -41,7 +41,7 @@ pub struct RedisQuorumBuilder {
     quorum: QuorumBuilder,
 }
 
-/// Defines setters that do the same as those of [`QuorumBuilder`].
+/// Defines setters that do the same as the setters of [`QuorumBuilder`] with these names.
 macro_rules! settings {
     ($($setter:ident($value:ty);)*) => {
         $(
@@ -67,7 +67,7 @@ impl RedisQuorumBuilder {
         self
     }
 
-    /// Adds a node of another kind, after the servers in the list of nodes.
+    /// Adds a node of another kind, for instance a file node.
     pub fn node<N: Node>(mut self, node: N) -> Self {
         self.quorum = self.quorum.node(node);
         self
@@ -97,8 +97,8 @@ impl RedisQuorumBuilder {
         QuorumBuilder::from(self).build()
     }
 
-    /// Builds the quorum, and waits until each server has been reached or found unreachable, for a second at most. An
-    /// unreachable server is not an error: it may become reachable later.
+    /// Builds the quorum, and waits until each server has been reached or found unreachable, but at most one
+    /// second. An unreachable server is not an error: it may become reachable later.
     ///
     /// # Errors
     /// The same as for [`RedisQuorumBuilder::build`].
@@ -112,14 +112,14 @@ impl RedisQuorumBuilder {
     }
 }
 
-/// Converts the builder, for code that takes a builder of any quorum.
+/// Converts the builder for code that accepts a builder of a quorum with any nodes.
 impl From<RedisQuorumBuilder> for QuorumBuilder {
     fn from(builder: RedisQuorumBuilder) -> Self {
         builder.quorum.nodes(builder.servers)
     }
 }
 
-/// Makes a [`Quorum`] of Redis servers by their URLs. Bring it into scope, and call
+/// Makes a [`Quorum`] of Redis servers from their URLs. Bring this trait into scope, and call
 /// `Quorum::connect(["redis://a", "redis://b", "redis://c"])`.
 pub trait Connect: Sized {
     /// Returns a quorum with every setting at its default, once each server has been reached or found unreachable. An
@@ -136,7 +136,8 @@ pub trait Connect: Sized {
         I: IntoIterator + Send,
         I::Item: AsRef<str>;
 
-    /// Does the same as [`builder`]: returns a builder on which to set a worker's name, timings or a prefix.
+    /// Returns a builder, for instance to set a worker's name, timings or a prefix. Does the same as the
+    /// function [`builder`].
     ///
     /// # Errors
     /// [`UrlError`] for a URL that cannot be used. It holds no password.
@@ -165,7 +166,7 @@ impl Connect for Quorum {
     }
 }
 
-/// The reason why a list of URLs makes no quorum.
+/// The reason why no quorum can be made from a list of URLs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {

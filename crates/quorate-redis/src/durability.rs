@@ -1,4 +1,4 @@
-//! Derives from a server's settings whether a write is on its disk when the server acknowledges it.
+//! Derives from a server's settings whether a write is on the server's disk when the server acknowledges it.
 //!
 //! | setting | required | with another value |
 //! | --- | --- | --- |
@@ -6,9 +6,9 @@
 //! | `appendfsync` | `always` | replies come a second or more before the changes are on the disk |
 //! | `no-appendfsync-on-rewrite` | `no` | the same, while the append-only file is rewritten |
 //!
-//! If `appendonly` was switched on at run time, nothing is durable until the first file is complete. A rewrite in
-//! progress may be writing that first file, so a new connection waits for the end of the rewrite. An open connection
-//! continues.
+//! If `appendonly` was switched on at run time, nothing is durable until the server has written its first
+//! append-only file. Any rewrite of that file may be the first one, so a new connection waits until the
+//! rewrite has ended. An open connection continues.
 //!
 //! Some settings do not matter here. `save`: a server loads the append-only file in preference to a snapshot.
 //! `aof-load-truncated`: only writes that were not synced, and therefore not acknowledged, are cut off. All
@@ -25,17 +25,17 @@ pub(crate) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrit
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     Durable,
-    /// Unknown until the server has rewritten its append-only file. Only then is it certain that the present
+    /// Unknown while the server rewrites its append-only file. Only after the rewrite is it certain that the
     /// file is complete.
     Rewriting,
     /// Not durable. Holds the setting with its value, the reason and the fix.
     Volatile(String),
-    /// Not reported by the server. Holds what is missing, and the fix.
+    /// Unknown, since the server does not report a setting. Holds the missing setting, and the fix.
     Unknown(String),
 }
 
-/// Derives the durability from the fields of INFO and from the [`SETTINGS`]. A setting that the user has no permission
-/// to read is absent.
+/// Derives the durability from the fields of INFO and from the values of [`SETTINGS`]. `settings` lacks a
+/// setting that the user has no permission to read.
 pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<String, String>) -> Durability {
     let fact = |name: &str| info.get(name).map(|value| quorate::plain::plain(value, 64));
     let volatile = |setting: &str, value: &str, why: &str, fix: &str| {
@@ -72,7 +72,7 @@ pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<St
     }
     let is = |name: &str, value: &str| fact(name).as_deref() == Some(value);
     // A server on which `appendonly` was switched off and on again writes to no file until its first rewrite
-    // is complete. INFO does not distinguish that rewrite from any other.
+    // is complete. INFO does not show whether a rewrite is the first one.
     if is("aof_rewrite_in_progress", "1") || is("aof_rewrite_scheduled", "1") {
         return Durability::Rewriting;
     }

@@ -5,10 +5,11 @@ use crate::{
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The maximum number of items of one script call: a server serves no other client while a script runs.
+/// The maximum number of items of one script call. An item is one request. The number is limited, because a
+/// server serves no other client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
-/// The maximum number of pages of ledgers of one script call.
+/// The maximum number of items of one script call if each item reads or prunes a page of a ledger.
 const PAGES_A_CALL: usize = 4;
 
 /// The position in KEYS, counted from 1, of the first key of the first item. The marker comes before it.
@@ -20,7 +21,7 @@ const SHARED_MAX: usize = 4;
 /// The longest time to live, in milliseconds: the server adds it to its clock, and the sum must not overflow.
 const MS_MAX: u128 = 1 << 52;
 
-/// The keys of this deployment.
+/// The names of the keys of one deployment, which share its prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: String,
@@ -39,13 +40,14 @@ impl Keys {
         format!("{}node", self.prefix)
     }
 
-    /// The key of a lock's holder. For a claim, the key of everything that is stored.
+    /// Returns the key of a lock's holder. For a claim, returns the only key, which holds everything that is
+    /// stored of the claim.
     fn lock<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 2> {
         Joined([&self.prefix, resource.key()])
     }
 
-    /// The channel on which a server publishes the released leases on `resource`: the lock's key and
-    /// `:freed`. The scripts build the same name.
+    /// Returns the channel on which a server publishes releases of `resource`: the lock's key and `:freed`.
+    /// The scripts build the same name.
     pub(crate) fn freed(&self, resource: &Resource) -> String {
         format!("{}{}:freed", self.prefix, resource.key())
     }
@@ -130,7 +132,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     encoded
 }
 
-/// Returns the most items of one call. A page of a ledger is as much work as hundreds of locks.
+/// Returns the maximum number of items of one call. A page of a ledger is as much work as hundreds of locks.
 fn items_a_call(request: &Request) -> usize {
     match script_of(request) {
         // A read of one record is as little work as a lock.

@@ -13,16 +13,16 @@ use quorate::{
 use redis::{Cmd, Value};
 use std::collections::BTreeMap;
 
-/// The number of clock readings: the one with the shortest round trip is the most accurate.
+/// The number of readings of a server's clock. The reading with the shortest round trip is the most accurate.
 const CLOCK_READINGS: usize = 5;
 
-/// The facts that a server reports to its operator. They contain no judgement, and nothing is written to the
-/// server.
+/// The facts that a server reports, for its operator.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
     /// The fields of INFO.
     pub info: BTreeMap<String, String>,
-    /// The relevant settings, from CONFIG GET. Empty if the user has no permission to read them.
+    /// The settings that matter to Quorate, from CONFIG GET. Empty if the user has no permission to read
+    /// them.
     pub settings: BTreeMap<String, String>,
     /// Several readings of the server's clock.
     pub looks: Vec<Look>,
@@ -42,7 +42,7 @@ impl Examination {
     /// The setting and its value, the reason, and the fix.
     pub fn check_durable(&self) -> Result<(), String> {
         match durability(&self.info, &self.settings) {
-            // A rewrite in progress is accepted, as on an open connection.
+            // A rewrite of the append-only file is accepted, as on an open connection.
             Durability::Durable | Durability::Rewriting => Ok(()),
             Durability::Volatile(why) | Durability::Unknown(why) => Err(why),
         }
@@ -114,10 +114,11 @@ pub const COMMANDS: [&str; 32] = [
 pub const PUSHES: usize = 5;
 
 impl RedisNode {
-    /// Queries the server for the facts that an operator needs. The caller sets the deadline.
+    /// Queries the server for the facts that an operator needs. It has no time limit of its own: the caller
+    /// sets one.
     ///
     /// # Errors
-    /// The [`Cause`] for which the server could not be queried. Its text holds no password.
+    /// The [`Cause`] of the failure. Its text contains no password.
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection. Nothing is written to the server.
@@ -206,12 +207,13 @@ impl ExamConnection<'_> {
         }
     }
 
-    /// Returns the required [`COMMANDS`] that the user has no permission to run on keys like Quorate's. Each command
-    /// is tried in a form that changes nothing: a server checks permissions first, and then finds that there is
-    /// nothing to do.
+    /// Returns the required [`COMMANDS`] that the user has no permission to run on keys like Quorate's. Each
+    /// command is tried in a form that changes nothing. A server checks permissions first, and only then
+    /// finds that there is nothing to do.
     async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
-        // No resource's name has braces, so no lock or claim uses these keys.
+        // Nothing is stored under these keys. No other key has a brace directly after the prefix. In every
+        // other key that begins with a brace, a name follows the prefix.
         for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
             for resp in harmless(&key) {
                 if resp[0] == "select" && database == 0 {
@@ -276,7 +278,8 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
-        // A field without its value: the server refuses the command after it has checked permissions.
+        // The last field has no value. The server therefore refuses the command, but checks permissions
+        // first.
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],

@@ -1,5 +1,5 @@
-//! Errors of a server or a connection as [`Cause`]s with a fix. The causes contain no password, even if a server
-//! repeats one.
+//! Converts errors of a server or of a connection to [`Cause`]s with a fix. A cause contains no password,
+//! even if the server repeats it.
 
 use crate::reply::{shown, unexpected};
 use quorate::{node::Cause, plain::plain};
@@ -13,7 +13,8 @@ const CREDENTIALS: &str = "check the user and password in the node's URL or pass
 const DROPPED_TLS: &str = "it closed the connection before it answered; where it demands a client certificate, give a \
                            cert_file and a key_file";
 
-/// The fix for a user with too few permissions. The braces in it are part of the counters' keys.
+/// The fix for a user with too few permissions. It names `{PREFIX*` too, because the keys of counters,
+/// readers and queues begin with a brace.
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 
@@ -22,8 +23,8 @@ pub(crate) fn of_server(error: &ServerError) -> Cause {
     of_error(error.code(), error.details().unwrap_or_default())
 }
 
-/// Checks whether an error repeats `secret`, and if it does, returns its cause without the secret. The whole
-/// text is searched before it is cut, because a part of a password would not be recognised.
+/// Checks whether an error repeats `secret`, and if it does, returns its cause without the secret. The text
+/// is searched before it is cut to a limit: a password that the cut divides would not be recognised.
 pub(crate) fn check_for_secret(error: &ServerError, secret: &str) -> Result<(), Cause> {
     let (code, details) = (error.code(), error.details().unwrap_or_default());
     if !code.contains(secret) && !details.contains(secret) {
@@ -39,7 +40,8 @@ fn of_error(code: &str, details: &str) -> Cause {
         "NOSCRIPT" => Cause::Closed,
         "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{text}; {CREDENTIALS}").into()),
         "NOPERM" => Cause::Denied(format!("{text}; {RIGHTS}").into()),
-        // These errors are temporary: a snapshot will succeed, memory will be freed, or a master will return.
+        // These errors may end by themselves: for instance a snapshot succeeds, memory is freed, or a master
+        // returns.
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "OOM" | "READONLY"
         | "NOREPLICAS" => Cause::Unreachable(text.into()),
         "DENIED" => Cause::Denied(

@@ -12,10 +12,11 @@ use tokio::sync::oneshot;
 /// The longest wait for a file.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Reads the files of one node on a separate thread: a file system that hangs would block the runtime's
-/// tasks.
+/// Reads the files of one node, each on a thread of its own, since a file system that hangs would block the
+/// runtime's tasks.
 ///
-/// A thread that hangs cannot be ended. Each node has at most one such thread: until it ends, further reads fail.
+/// A thread that hangs cannot be ended. Until it ends, further reads for the same node fail, so that a node
+/// has one such thread at most.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     busy: Arc<AtomicBool>,

@@ -21,8 +21,8 @@ pub(crate) struct Handshake {
     pub(crate) pushes: bool,
 }
 
-/// Performs the handshake in one round trip: authenticates, selects the database, reads the server's facts,
-/// and loads the scripts.
+/// Performs the handshake in one round trip: authenticates, selects the database, queries the facts that
+/// [`Hello`] reports, and loads the scripts.
 pub(crate) async fn perform(
     name: &str,
     halves: &mut (Reader, Writer),
@@ -67,8 +67,8 @@ async fn ask(
     replies.finish()
 }
 
-/// Sends `bytes`. If the server has closed the connection, its reason may still be readable. With TLS 1.3, the reason
-/// is always readable if the server refused the client's certificate.
+/// Sends `bytes`. If the server has closed the connection, the error contains the server's reason, if that
+/// can still be read. An example is a server that refused the client's certificate under TLS 1.3.
 pub(crate) async fn send(
     name: &str,
     reader: &mut Reader,
@@ -120,7 +120,7 @@ fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     all
 }
 
-/// The replies received so far.
+/// The content of the handshake's replies that have arrived so far.
 #[derive(Default)]
 struct Replies {
     info: BTreeMap<String, String>,
@@ -135,7 +135,7 @@ impl Replies {
     fn take(&mut self, step: HandshakeStep, value: Value) -> Result<(), Cause> {
         if let Value::ServerError(error) = &value {
             return match step {
-                // Managed servers and strict ACLs deny these commands. Nothing depends on them.
+                // Managed servers and strict ACLs may deny these commands. A session works without them.
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"
@@ -209,8 +209,8 @@ impl Replies {
     }
 }
 
-/// Returns the value in the reply to CONFIG GET of one name, which is a map once the connection uses RESP3.
-/// Returns `None` if the server does not know the setting.
+/// Returns the value from the reply to CONFIG GET of one name. The reply is an array, or a map once the
+/// connection uses RESP3. Returns `None` if the server does not know the setting.
 pub(crate) fn setting(value: &Value) -> Result<Option<Arc<str>>, Cause> {
     match value {
         Value::Array(pair) => pair.get(1).map(reply::text).transpose(),

@@ -1,5 +1,5 @@
 //! Redis servers as nodes of a Quorate quorum: connections, the handshake, the Lua scripts, and the parsing
-//! of replies. This crate makes no decisions about votes.
+//! of replies. The crate `quorate` decides which nodes may vote.
 //!
 //! # Example
 //!
@@ -25,10 +25,15 @@
 //!
 //! With the prefix `P` (by default `quorate:`), these are the keys:
 //!
-//! * A lock `R` is the plain string `PR`, set with `NX` and `PX`, so that Quorate and any Redlock client that
-//!   uses this key exclude each other. Its counter is `{PR}:fence`.
-//! * Everything about the claim `ID` of the set `S` is in the string `Pclaim/S/ID`.
-//! * The ledger of a group is the hash `Pledger/GROUP`.
+//! * A lock `R` is the plain string `PR`, which contains the owner token and expires after the TTL. So
+//!   Quorate and any Redlock client that uses this key exclude each other. The lock's counter is
+//!   `{PR}:fence`, its readers are in `{PR}:readers`, and its queue is `{PR}:queue`.
+//! * The leadership of a group is the lock `election/GROUP`. A resign request to the holder of a lock `R` is
+//!   the string `Presign/R`.
+//! * The claim `ID` of the set `S` is the string `Pclaim/S/ID`. It contains everything that is stored about
+//!   the claim.
+//! * The ledger of a group is the hash `Pledger/GROUP`. Its parts are hashes of their own, such as
+//!   `Pledger/GROUP{jobs}`.
 //! * The node's marker is `Pnode`.
 //!
 //! A waiter for the lock `R` subscribes to the channel `PR:freed`. Every session with a waiter is also subscribed to
@@ -36,23 +41,25 @@
 //!
 //! # Streams
 //!
-//! [`streams`] reads a consumer group of a Redis stream for [`quorate::claim`]. It reads from the user's
-//! broker, which is not a node.
+//! [`streams`] reads a consumer group of a Redis stream, as a source of messages for [`quorate::claim`]. The
+//! stream's server is your message broker, and not a node of the quorum.
 //!
 //! # What is not guaranteed
 //!
-//! A single Redis server promises little. Without `appendfsync always` it loses recent grants on a restart. With an
-//! eviction policy it may lose any key at any moment. Its leases end by its wall clock. This crate only reports such
-//! facts in a [`Hello`](quorate::node::Hello); the quorum judges them.
+//! A single Redis server promises little. Without `appendfsync always` it loses recent grants in a restart.
+//! With an eviction policy it may lose any key at any moment. Its leases end by its wall clock. This crate
+//! reports such facts in a [`Hello`](quorate::node::Hello), and the quorum decides from them whether the node
+//! may vote.
 //!
-//! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and `no-appendfsync-on-rewrite`
-//! is `no`. A session checks this again every [`DURABILITY_CHECK`], and ends if it has changed, so that the next
-//! handshake reports the change. Writes that the server acknowledges between the change and that check may be lost in
-//! a restart. The same holds for replies that the server sends while `appendonly` is switched off and on again at run
-//! time. This crate cannot detect a disk or file system that acknowledges a sync without performing it.
+//! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and
+//! `no-appendfsync-on-rewrite` is `no`. A session checks these settings again every [`DURABILITY_CHECK`]. If
+//! they have changed, the session ends, so that the next handshake reports the change. Writes that the server
+//! acknowledges between the change and that check may be lost in a restart. So may writes that it
+//! acknowledges while `appendonly` is switched off and on again at run time. This crate cannot detect a disk
+//! or file system that acknowledges a sync without performing it.
 //!
-//! A dropped session continues to send the requests that it was given, for at most [`LINGER`]. A request that
-//! has been sent may run at any later time, until the batch's `not_after` by the server's own clock.
+//! A dropped session continues to send the requests that it was given, for at most [`LINGER`]. The server may
+//! execute a request long after it was sent, until the server's own clock is past the batch's `not_after`.
 
 mod address;
 mod connect;

@@ -32,8 +32,8 @@ const PASSWORD_FILE_MAX: u64 = 64 * 1024;
 /// # Ok::<(), quorate_redis::UrlError>(())
 /// ```
 ///
-/// Every [`open`](Node::open) makes one connection and one handshake, without retries. A password appears in
-/// no name, error or [`Debug`] text.
+/// Every [`open`](Node::open) makes one connection and one handshake, without retries. No name, error or
+/// [`Debug`] text contains a password.
 #[derive(Clone)]
 pub struct RedisNode {
     address: Address,
@@ -71,36 +71,37 @@ impl RedisNode {
         })
     }
 
-    /// Sets the prefix of every key, which is `quorate:` by default and may be empty. All workers that share
-    /// a resource must use the same prefix.
+    /// Sets the prefix of every key. It is `quorate:` by default, and may be empty. All workers that share a
+    /// resource must use the same prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.keys = Keys::new(prefix);
         self
     }
 
-    /// Reads the password from `file` at every connection, without a newline at its end. It takes precedence
-    /// over a password in the URL.
+    /// Reads the password from `file` at every connection. A newline at the end of the file is ignored. The
+    /// file takes precedence over a password in the URL.
     #[must_use]
     pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.password_file = Some(file.into());
         self
     }
 
-    /// Trusts the certificates of this PEM file over TLS, instead of those that the machine trusts. It takes
-    /// precedence over the URL's option. The file is read at every connection; the machine's certificates are
-    /// read once.
+    /// Trusts the certificate authorities in this PEM file, instead of those that the machine trusts. The
+    /// file takes precedence over the URL's option. The file is read at every connection; the machine's
+    /// certificates are read once.
     #[must_use]
     pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.tls_files.ca = Some(file.into());
         self
     }
 
-    /// Presents the certificate of this PEM file to the server over TLS. After that certificate, the file contains the
-    /// intermediate authorities up to the server's own authority (`tls-ca-cert-file`). `key_file` holds the key, in
-    /// PEM and not encrypted; it may be the same file. Both take precedence over the URL's options. They are read at
-    /// every connection, so that a renewed certificate needs no restart. Replace the files by renaming, the key first:
-    /// a connection that is made between the two renames fails and is tried again.
+    /// Presents the certificate of this PEM file to the server over TLS. After that certificate, the file
+    /// contains the certificates of any intermediate authorities, up to an authority that the server trusts
+    /// (`tls-ca-cert-file`). `key_file` contains the key, in PEM and not encrypted. It may be the same file.
+    /// Both take precedence over the URL's options. They are read at every connection, so that a renewed
+    /// certificate needs no restart. Replace the files by renaming, the key first. A connection that is made
+    /// between the two renames fails, and is tried again.
     #[must_use]
     pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
         self.tls_files.client = Some(ClientFiles { certificate: cert_file.into(), key: key_file.into() });
@@ -122,7 +123,7 @@ impl RedisNode {
         &self.keys
     }
 
-    /// Opens a connection, and returns it with the credentials for it.
+    /// Opens a connection, and returns it with the credentials for the login.
     pub(crate) async fn dial(&self) -> Result<(Reader, Writer, Login), Cause> {
         let login = self.login().await?;
         let tls = match self.address.is_tls() {

@@ -1,4 +1,4 @@
-//! The functions that the project's own fuzz targets and benchmarks call. They are not part of the interface,
+//! Functions for the project's own fuzz targets and benchmarks. They are not part of the public interface,
 //! and may change with any release.
 
 use crate::{
@@ -18,8 +18,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Parses every reply in a server's `bytes`, of which `piece` bytes arrive at a time. Also returns whether the bytes
-/// are valid: only complete replies, and perhaps an incomplete last reply.
+/// Parses every reply in a server's `bytes`, of which `piece` bytes arrive at a time. Also returns whether
+/// the bytes are valid: complete replies, of which only the last may be cut off.
 pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
     let (mut reader, _writer) = connection(bytes, piece);
     let mut values = Vec::new();
@@ -40,10 +40,10 @@ pub fn replies(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> 
     reply::read(values, runs)
 }
 
-/// Performs a handshake, with `password`, with a server that sends `bytes`, whatever commands the server receives.
+/// Performs a handshake under `password` with a server that sends `bytes`, whatever commands it receives.
 ///
 /// # Errors
-/// The [`Cause`] for which there is no session.
+/// The [`Cause`] of the failure.
 pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     let login = Login { user: None, password: Some(Secret::new(password)), database: 1 };
     let mut halves = connection(bytes, usize::MAX);
@@ -65,7 +65,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Returns an encoder that uses keys with `prefix`, and the names under which a server has loaded [`sources`].
+    /// Returns an encoder for keys with `prefix`, and for a server that has loaded the [`sources`] under
+    /// `names`.
     pub fn new(prefix: &str, names: Vec<String>) -> Option<Self> {
         Some(Self { keys: Keys::new(prefix), scripts: Loaded::new(names)? })
     }

@@ -1,5 +1,5 @@
-//! Parses a server's replies into a [`BatchReply`]. The functions are pure and strict: a value that is not a
-//! valid reply to the request is [`Cause::Protocol`], never a panic and never a guess.
+//! Parses a server's replies into a [`BatchReply`]. The functions are strict: a value that is not a valid
+//! reply to the request gives [`Cause::Protocol`], never a panic and never a guess.
 
 use crate::fault;
 use quorate::{
@@ -12,7 +12,8 @@ use quorate::{
 use redis::Value;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The longest text from another client or a server that is passed on.
+/// The maximum number of bytes of a text from a server or another client that an error or an owner token
+/// keeps.
 const TEXT_MAX: usize = 1024;
 
 /// The longest fingerprint of a payload, in hexadecimal digits.
@@ -46,7 +47,7 @@ pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cau
     Ok(BatchReply { node_time, replies })
 }
 
-/// Does the same as [`read`], for a server that may repeat `secret` in its errors.
+/// Does the same as [`read`], and removes `secret` from errors, in case the server repeats it.
 pub(crate) fn read_redacted(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
     for value in &values {
         if let Value::ServerError(error) = value {
@@ -209,8 +210,8 @@ fn state(remaining_ms: &Value, holder: &Value, counter: &Value, claim: &Value) -
     Ok(Reply::State { holder, counter, done: done_record, begun: counted })
 }
 
-/// Parses a page of a ledger: the term, the mark, and arrays of fields of the ledger's hash, each followed by
-/// its value, in any order.
+/// Parses a page of a ledger: the next cursor, the term, the low-water mark, and arrays. The arrays contain
+/// fields of the ledger's hash in any order, each followed by its value.
 fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Reply, Cause> {
     let next = cursor(next)?;
     let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
@@ -225,7 +226,7 @@ fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Re
             let field = text(field)?;
             match (&*field, field.strip_prefix("r:")) {
                 ("t" | "w" | "l", _) => {}
-                // A server may return a field twice.
+                // A server may return a field twice: the later value replaces the earlier one.
                 (_, Some(key)) => match record(&text(value)?) {
                     Some(record) => drop(records.insert(key.into(), record)),
                     None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
@@ -312,8 +313,8 @@ fn owner_of(value: &Value) -> Result<Owner, Cause> {
     Ok(Owner::from_node(&cut(&word(value)?)))
 }
 
-/// Parses the result of PTTL: `-1` for a key that never expires. A key exists until its last millisecond has
-/// passed, so the returned time is one millisecond longer.
+/// Parses the result of PTTL, which is `-1` for a key that never expires. The returned time is one
+/// millisecond longer, since PTTL rounds and a key exists until its last millisecond has passed.
 fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
     if &*word(value)? == "-1" {
         return Ok(None);
@@ -361,7 +362,7 @@ mod tests {
         Value::Array(parts.iter().map(|part| s(part)).collect())
     }
 
-    /// Returns the reply to one request, after the node's time.
+    /// Parses `part` as the reply to one request.
     fn one(part: Value) -> Result<Reply, Cause> {
         read(vec![Value::Array(vec![s("5"), part])], &[1]).map(|mut reply| reply.replies.remove(0))
     }
@@ -430,8 +431,8 @@ mod tests {
                 for length in 1..7 {
                     let mut parts = vec![s(word)];
                     parts.extend(std::iter::repeat_n(part.clone(), length));
-                    // Some of these values are valid replies, since a result may be any text. None of them may cause a
-                    // panic.
+                    // Some of these values are valid replies, since a result can be any text. The test checks
+                    // that none of them causes a panic.
                     let read = one(Value::Array(parts));
                     assert!(matches!(read, Ok(_) | Err(Cause::Protocol(_))), "{word} {part:?}: {read:?}");
                 }

@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
 
-/// A command in the RESP encoding, built argument by argument. The builder of the `redis` crate copies the
-/// arguments three more times, and needs a string for every key and number.
+/// A command in RESP, the encoding of the Redis protocol, built argument by argument. It is used for speed:
+/// the builder of the `redis` crate copies the arguments three more times, and needs a string for every key
+/// and number.
 #[derive(Debug, Default)]
 pub(crate) struct RespCommand {
     bytes: Vec<u8>,
@@ -53,7 +54,7 @@ impl RespArg for String {
     }
 }
 
-/// The parts of one argument.
+/// An argument that is the concatenation of these parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined<'a, const N: usize>(pub(crate) [&'a str; N]);
 

@@ -79,7 +79,8 @@ impl Script {
     /// and released in turn.
     pub(crate) const BATCHED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
-    /// The requests on claims that are sent in one call, for the same reason as [`Script::BATCHED`].
+    /// The scripts for claims whose requests are sent together in one call, for the same reason as
+    /// [`Script::BATCHED`].
     pub(crate) const BATCHED_CLAIMS: [Self; 6] = [
         Self::ClaimAcquire,
         Self::ClaimRelease,
@@ -104,7 +105,7 @@ impl Script {
         if self == Self::Batch { 3 } else { 4 }
     }
 
-    /// Returns the text that the server runs.
+    /// Returns the text that is loaded into the server.
     pub(crate) fn source(self) -> &'static str {
         static SOURCES: OnceLock<Vec<String>> = OnceLock::new();
         let sources = SOURCES.get_or_init(|| {
@@ -182,7 +183,8 @@ impl Script {
 }
 
 /// Removes the functions that a script does not use, because the server creates all functions of a script
-/// again at every call. A paragraph whose first line of code begins with `local function` is a function.
+/// again at every call. `text` consists of paragraphs, separated by empty lines. A paragraph whose first line
+/// of code begins with `local function` is a function.
 fn without_unused_functions(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for paragraph in text.split("\n\n").collect::<Vec<_>>().into_iter().rev() {

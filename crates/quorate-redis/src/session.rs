@@ -17,17 +17,18 @@ use std::{fmt, future, io, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The longest time for which a dropped session continues to send the requests that it was given, to a server that has
-/// stopped reading. After that time the requests are discarded, and the leases that they would have released expire.
+/// The longest time for which a dropped session continues to send the requests that it was given, if the
+/// server has stopped reading. After this time the requests are discarded. The leases that they would have
+/// released expire.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 /// The interval at which a session with a durable server checks that the server is still durable.
 pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
 
-/// The maximum number of bytes of one write when more are pending.
+/// The size of a write, in bytes, from which on no further pending commands are added to it.
 const WRITE_MAX: usize = 64 * 1024;
 
-/// A session with one Redis server, over one connection, which is never reopened.
+/// A session with one Redis server. It has one connection, which is never reopened.
 ///
 /// One task owns the connection. The task ends when the connection breaks, or when the server is no longer as durable
 /// as it reported in the handshake. It also ends when the session has been dropped and its requests have been sent, at
@@ -36,7 +37,7 @@ pub struct RedisSession {
     jobs: mpsc::UnboundedSender<Job>,
     keys: Keys,
     scripts: Loaded,
-    /// `None` on a server that cannot push.
+    /// The subscriptions; `None` on a server that cannot push.
     pubsub: Option<PubSub>,
     /// The password, which is removed from every error of the server.
     password: Option<Arc<Secret>>,
@@ -187,8 +188,9 @@ async fn serve(
     }
 }
 
-/// Returns once the server is no longer durable; never returns for a server that was not durable. `jobs` is
-/// the weak sender of the session, which may be dropped at any time.
+/// Returns once the server is no longer durable. `jobs` is the session's channel for commands; `None` for a
+/// server that was not durable, for which this never returns. The reference is weak, so that the session can
+/// be dropped at any time.
 async fn watch_durability(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) {
     let Some(jobs) = jobs else { return future::pending().await };
     let mut bytes = redis::cmd("INFO").arg("persistence").get_packed_command();
@@ -199,7 +201,7 @@ async fn watch_durability(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>
         env.sleep(DURABILITY_CHECK).await;
         let (reply, reply_rx) = oneshot::channel();
         let pending = PendingReply::Replies { count: 1 + durability::SETTINGS.len(), reply };
-        // If the session was dropped or the connection broke, another branch ends the task.
+        // If the session was dropped or the connection broke, another branch of `serve` ends the task.
         let sent =
             jobs.upgrade().is_some_and(|jobs| jobs.send(Job { bytes: bytes.clone(), pending }).is_ok());
         match reply_rx.await {
@@ -210,8 +212,9 @@ async fn watch_durability(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>
     }
 }
 
-/// Parses the replies to INFO and to CONFIG GET of each of [`durability::SETTINGS`]. A server that refuses to
-/// reply, as it does while it is busy, is queried again later.
+/// Returns whether the server is still durable, by its replies to INFO and to CONFIG GET of each of
+/// [`durability::SETTINGS`]. A server that refuses to reply, for instance while it is busy, counts as durable
+/// until the next check.
 fn is_durable(values: &[Value]) -> bool {
     let [info, settings @ ..] = values else { return true };
     let info = match info {
@@ -228,7 +231,7 @@ fn is_durable(values: &[Value]) -> bool {
     !matches!(durability(&handshake::facts(&info), &reported.collect()), Durability::Volatile(_))
 }
 
-/// Sends the jobs in order, until the session has been dropped.
+/// Sends the jobs in order, until the session has been dropped and nothing is pending.
 async fn write(
     mut writer: Writer,
     mut inbox: mpsc::UnboundedReceiver<Job>,
@@ -252,8 +255,8 @@ async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingRe
     let mut first: Option<PendingReply> = None;
     let mut values = Vec::new();
     while let Ok(value) = reader.next().await {
-        // Replies are registered before their commands are sent, so a reply without a registration means that
-        // the server is broken.
+        // Receivers are registered before their commands are sent. A reply without a receiver therefore means
+        // that the server is broken.
         first = first.or_else(|| pending.try_recv().ok());
         match (value, first.take()) {
             (Value::Push { kind, data }, waiting) => {

@@ -25,14 +25,14 @@ use tokio_rustls::rustls::{
     },
 };
 
-/// The largest size of a PEM file, in bytes. The file of all certificate authorities that a system trusts has about a
-/// quarter of that size.
+/// The largest size of a PEM file, in bytes. A file with all certificate authorities that a system trusts has
+/// about a quarter of this size.
 const FILE_MAX: u64 = 1 << 20;
 
 /// The PEM files of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
-    /// The trusted authorities, instead of the machine's.
+    /// The trusted certificate authorities, instead of those that the machine trusts.
     pub(crate) ca: Option<PathBuf>,
     /// The certificate that is presented to the server, with its key.
     pub(crate) client: Option<ClientFiles>,
@@ -45,7 +45,7 @@ pub(crate) struct ClientFiles {
     pub(crate) key: PathBuf,
 }
 
-/// The TLS configuration, built again when the content of a file has changed.
+/// Builds the TLS configuration of a node. It is built again when the content of a file has changed.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     cached: Arc<Mutex<Option<CachedConfig>>>,
@@ -132,7 +132,8 @@ impl Tls {
         })
     }
 
-    /// Returns the machine's authorities. They are read once, because there are hundreds.
+    /// Returns the certificate authorities that the machine trusts. They are read once, because there are
+    /// hundreds.
     fn native_roots(&self) -> Result<Arc<RootCertStore>, Cause> {
         if let Some(roots) = self.native.get() {
             return Ok(Arc::clone(roots));
@@ -188,7 +189,8 @@ fn with_explanation(error: io::Error) -> io::Error {
     }
 }
 
-/// Explains a server's refusal of the client's side of TLS, with the fix; returns `None` for any other error.
+/// Explains a TLS alert by which the server refused the connection, with the fix. Returns `None` for any
+/// other error.
 pub(crate) fn explain(error: &io::Error) -> Option<&'static str> {
     let rustls::Error::AlertReceived(alert) = error.get_ref()?.downcast_ref::<rustls::Error>()? else {
         return None;

@@ -10,8 +10,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 
-/// The maximum number of bytes of one reply. The longest valid reply is a page of a ledger; a server that sends more
-/// is broken.
+/// The maximum number of bytes of one reply. The longest valid reply is a page of a ledger. A server that
+/// sends more is broken.
 const REPLY_MAX: usize = 64 << 20;
 
 /// The maximum number of bytes of one reply during a handshake.
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// A reader with a limit.
+/// A reader that fails once it has read `remaining` bytes.
 struct LimitedReader {
     read: ReadHalf<Box<dyn Duplex>>,
     remaining: usize,
@@ -96,7 +96,8 @@ impl AsyncRead for LimitedReader {
 mod tests {
     use crate::probe;
 
-    /// Checks that no incomplete reply is returned, for a connection that ends at any byte and for pieces of any size.
+    /// Checks that no incomplete reply is returned. The connection ends at each possible byte, and the bytes
+    /// arrive in pieces of several sizes.
     #[test]
     fn an_incomplete_reply_is_not_returned() {
         for bytes in [

@@ -1,4 +1,5 @@
-//! Jobs with any-worker placement, on real servers: the leader opens a run, and the worker that takes its slot executes it.
+//! Jobs with any-worker placement, on real servers: the leader opens a run, and the worker that takes the
+//! run's slot executes it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::{
@@ -28,15 +29,16 @@ const BOUND: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The runs of each tick, by its time in microseconds: the worker, and whether the run was a catch-up run.
+/// The runs of each tick, by the tick's time in microseconds. Each run is its worker, and whether it was a
+/// catch-up run.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, bool)>>>>;
 
 fn servers() -> RedisCluster {
     RedisCluster::start(5).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A worker that behaves like a separate process. When its runtime is shut down in the background, the worker
-/// disappears without releasing anything.
+/// A worker with its own runtime, which behaves like a separate process. When the runtime is shut down in the
+/// background, the worker disappears without releasing anything.
 struct Worker {
     runtime: Runtime,
     scheduler: Scheduler,
@@ -45,7 +47,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker that runs `job`, and that becomes a candidate only if `may_lead`.
+    /// Starts a worker that runs `job`. It becomes a candidate for leadership only if `may_lead` is true.
     fn start(name: &str, urls: &[String], may_lead: bool, job: Job) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -129,7 +131,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     .await;
 }
 
-/// Returns the history of `j` from the servers: the outcomes by tick.
+/// Returns the history of the job `j` as the servers store it: its entries by tick.
 fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<HistoryEntry>> {
     let mut all: BTreeMap<String, HistoryEntry> = BTreeMap::new();
     for server in cluster.iter() {
@@ -189,7 +191,7 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
             (0..due).map(|number| first + number * period).filter(|tick| !starts.contains_key(tick));
         let missing: Vec<_> = missing.map(|tick| (tick, history.get(&tick))).collect();
         assert!(missing.is_empty(), "{delivery}: of {due} up to {last}: {missing:#?}");
-        // Which worker is the fastest depends on the machine. But the fastest worker must not run all ticks.
+        // The share of each worker depends on the machine. But the fastest worker must not run all ticks.
         let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
         let counts = ["a", "b", "c"].map(count);
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
@@ -200,7 +202,7 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
     }
 }
 
-/// A worker is killed while it runs a tick; another worker runs all the time.
+/// One worker is killed while it runs a tick. Another worker keeps running.
 #[tokio::test]
 async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
@@ -211,8 +213,8 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
         let period = Duration::from_millis(100);
         let b = Worker::start("b", &cluster.urls(), true, job(delivery, period, "b", &starts));
         let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
-        // The tick stays claimed as long as its worker lives, which is longer than a claim lasts without an
-        // extension.
+        // The tick stays claimed as long as its worker lives. Forty more ticks take longer than a claim lasts
+        // without an extension.
         let more = starts.lock().unwrap().len() + 40;
         until("40 more ticks", || starts.lock().unwrap().len() >= more).await;
         assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "{delivery}");
@@ -235,8 +237,8 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
     }
 }
 
-/// All workers end while a tick is recorded as started. The next worker that joins records the end of that
-/// tick.
+/// All workers end while a tick is recorded as started. The next worker that joins records the outcome of
+/// that tick.
 #[tokio::test]
 async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
@@ -268,8 +270,8 @@ async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
     }
 }
 
-/// A worker that stops gives its tick back. Another worker runs the tick at once, without waiting for the
-/// claim to expire.
+/// A worker that stops gives back the tick that it is running. Another worker runs the tick at once, without
+/// waiting until the claim expires.
 #[tokio::test]
 async fn a_stopping_worker_gives_its_tick_back() {
     let cluster = servers();

@@ -23,7 +23,8 @@ use std::{
 const TTL: Duration = Duration::from_secs(2);
 /// A bound that a healthy run never reaches, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The variable that holds the name of a [`worker_process`], its message, and its servers.
+/// The environment variable with the arguments of a [`worker_process`]: its name, its message, and its
+/// servers.
 const ARGUMENTS: &str = "QUORATE_TEST_CLAIMS_WORKER";
 
 fn quorum(servers: &RedisCluster, name: &str) -> Quorum {
@@ -40,8 +41,8 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(TTL).max_attempts(3)
 }
 
-/// The body of a worker process. It claims a message, and reports the claim. Then it waits for an order on
-/// its standard input, and abandons or completes the claim. At the end it reports the result.
+/// Runs in a worker process. It claims a message, and reports the claim. Then it waits for a command on its
+/// standard input, and abandons or completes the claim. At the end it reports the result.
 #[test]
 #[ignore = "the other tests of this file run it"]
 fn worker_process() {
@@ -71,7 +72,7 @@ fn worker_process() {
     });
 }
 
-/// Claims a message that a killed worker may still hold.
+/// Claims a message, and waits until a killed worker's claim on it has expired.
 async fn eventually(quorum: &Quorum, id: &str) -> Claim {
     let give_up = quorum.env().now() + PATIENCE;
     loop {
@@ -158,7 +159,7 @@ async fn attempts_of_killed_workers_count_and_one_worker_dead_letters_the_messag
             handed.fetch_add(1, Ordering::SeqCst);
             let env = env.clone();
             async move {
-                // The sleep is long enough for the other consumer to arrive in the meantime.
+                // The sleep gives the other consumer time to claim the message meanwhile.
                 env.sleep(TTL / 2).await;
                 letter.claim.fencing_token().map(|token| format!("row {token}"))
             }
@@ -290,11 +291,12 @@ async fn thousands_of_claims_are_made_and_extended_in_few_calls() {
         }
     }
     let claimed = script_calls(&servers);
-    // Each message was claimed and counted, with two requests.
+    // Each message took two requests: one claims it, the other counts the attempt.
     assert!(claimed - before < IDS as u64 / 10, "{} calls to claim {IDS}", claimed - before);
     a.env().sleep(LONG_TTL * 4 / 3).await;
     let extended = script_calls(&servers);
-    // Three rounds of extensions and the beginning of a fourth, each at 128 different moments at most.
+    // Three rounds of extensions, and perhaps the beginning of a fourth. The extensions of one round are sent
+    // at 128 different moments at most.
     let calls = extended - claimed;
     assert!(calls < 4 * IDS as u64 / 4, "{calls} calls to extend {IDS} four times");
     assert!(held.iter().all(|claim| claim.fencing_token().is_ok()), "all are held past their TTL");

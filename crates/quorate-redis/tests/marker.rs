@@ -50,8 +50,9 @@ fn refused(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| matches!(&node.state, NodeState::Refused(_))).count()
 }
 
-/// A worker whose list has five nodes joins a deployment of three nodes. Such a worker once connected to the
-/// two new nodes first, and marked them. That made the two nodes useless for the correct workers.
+/// A worker whose list has five nodes joins a deployment of three nodes. In an earlier version, such a worker
+/// could reach the two new nodes first, and write its marker to them. The correct workers could then not use
+/// these two nodes.
 #[tokio::test]
 async fn a_worker_with_a_wrong_list_marks_no_new_node() {
     let servers = servers(5);
@@ -61,7 +62,7 @@ async fn a_worker_with_a_wrong_list_marks_no_new_node() {
         .await;
     right.close().await;
     for run in 0..12 {
-        // The test tries each order of the handshakes.
+        // The list begins with another server in each run, so that the handshakes begin in a different order.
         let list = (0..5).map(|at| &servers[(at + run) % 5]);
         let wrong = quorum(list, trusting());
         let nodes = until(&wrong, "the refusal", |nodes| refused(nodes) == 5).await;
@@ -84,8 +85,8 @@ impl EachMarked for Vec<RedisServer> {
     }
 }
 
-/// The first marker on a node wins, whichever worker writes it. A worker that finds the list of the other
-/// worker on a node reports that.
+/// The first marker on a node stays, whichever worker writes it. A worker that finds another list in a node's
+/// marker reports both lists.
 #[tokio::test]
 async fn of_two_lists_that_race_for_new_nodes_each_node_accepts_one() {
     for _ in 0..5 {
@@ -148,8 +149,8 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
         ("max_clock_offset", "1s", "3s", QuorumConfig { max_clock_offset: 3 * second, ..trusting() }),
         ("clock_step_allowance", "200ms", "1s", QuorumConfig { clock_step_allowance: second, ..trusting() }),
         ("drift_rate", "0.01", "0.05", QuorumConfig { drift_rate: 0.05, ..trusting() }),
-        // The worker is not `durable`, because on these servers a durable worker refuses the server's
-        // setting before it reads the marker.
+        // `durable` is not in this table: on these servers, a durable worker refuses the servers' settings
+        // before it compares the markers.
         ("trust_new_nodes", "true", "false", QuorumConfig { trust_new_nodes: false, ..trusting() }),
     ] {
         let other = quorum(&servers, setup);

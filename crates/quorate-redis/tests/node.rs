@@ -1,4 +1,4 @@
-//! The guarantees of `RedisNode` by itself, on real servers.
+//! The guarantees of a single `RedisNode`, on real servers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -53,7 +53,8 @@ async fn user_password_and_database_are_used() {
     let mut client = NodeClient::marked(RedisNode::parse(&url).unwrap().prefix("q:")).await;
     client.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db7:keys=3"));
-    // Keys that the user may not access are denied one by one.
+    // The user loses the permission for SET. The server then refuses the request, and the error contains no
+    // password.
     let mut elsewhere = NodeClient::bare(RedisNode::parse(&url).unwrap().prefix("q:")).await;
     let marker = server.command(&["ACL", "SETUSER", "app", "-set"]);
     assert_eq!(marker, "OK");
@@ -119,7 +120,7 @@ async fn a_killed_server_is_unreachable_and_returns_with_another_run_id() {
     let node = RedisNode::parse(&server.url()).unwrap();
     let (session, first) = node.open(push_sender).await.unwrap();
     server.kill();
-    // The client learns of the closed connection even though no request was in flight.
+    // The session reports the closed connection, although no request was in flight.
     assert_eq!(soon(pushes.recv()).await, Some(Push::Closed));
     let mut client = NodeClient::of(node.clone(), session, first.clone());
     assert_eq!(client.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
@@ -249,7 +250,7 @@ async fn a_plain_redlock_client_excludes_and_is_excluded() {
     assert_eq!(server.command(&["GET", "ours"]), owner(1).as_str());
     let ttl: i64 = server.command(&["PTTL", "ours"]).parse().unwrap();
     assert!(ttl > 0 && ttl <= i64::try_from(LONG.as_millis()).unwrap());
-    // Another client's lock that never expires.
+    // Another client has set a lock that never expires.
     server.command(&["SET", "forever", "x"]);
     assert!(matches!(client.ask(acquire("forever", 1)).await, Reply::Held { remaining: None, .. }));
     let looked = client.ask(Request::Inspect { resource: lock("forever") }).await;
@@ -382,8 +383,8 @@ fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
     ]
 }
 
-/// Numbers that no script of Quorate writes. Each of them once made the whole batch fail and closed
-/// the session.
+/// The server stores numbers that no script of Quorate writes. In an earlier version, each of them made the
+/// whole batch fail and closed the session.
 #[tokio::test]
 async fn a_number_out_of_bounds_fails_only_its_own_request() {
     let server = RedisServer::start().unwrap();
@@ -487,7 +488,8 @@ async fn a_server_out_of_memory_refuses_without_partial_changes() {
         Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
         other => panic!("{other:?}"),
     }
-    // Another worker receives the stored state, and only a free claim is refused.
+    // The server is out of memory, but still reports the stored state to another worker. Only the acquire of
+    // a free claim is refused.
     assert_eq!(client.ask(begin(done, 2)).await, Reply::Done(record));
     let reply = client.ask(begin(held, 2)).await;
     assert!(matches!(&reply, Reply::Held { owner: holder, .. } if *holder == owner(1)), "{reply:?}");
@@ -531,7 +533,7 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     assert_eq!(hello_of(&durable).await.durable, Some(true));
     let lazy = RedisConfig::new().append_only().line("appendfsync everysec").start().unwrap();
     assert_eq!(hello_of(&lazy).await.durable, Some(false));
-    // An fsync that is delayed during a rewrite.
+    // This server does not sync during a rewrite of its append-only file.
     let rewriting = RedisConfig::new().append_only().line("no-appendfsync-on-rewrite yes").start().unwrap();
     let hello = hello_of(&rewriting).await;
     assert_eq!(hello.durable, Some(false));
@@ -560,7 +562,8 @@ async fn durable_workers_exclude_a_server_that_delays_syncs() {
     until(&quorum, "no-appendfsync-on-rewrite is yes").await;
     set("no-appendfsync-on-rewrite", "no");
     until(&quorum, "Trusted").await;
-    // While sessions are open. Each session returns once the setting does.
+    // A setting changes while a session is open, which ends the session. Once the setting is right again, the
+    // next session can be opened.
     for (setting, wrong, right) in [
         ("appendfsync", "everysec", "always"),
         ("no-appendfsync-on-rewrite", "yes", "no"),

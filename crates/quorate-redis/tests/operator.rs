@@ -27,7 +27,8 @@ use std::{
     time::Duration,
 };
 
-/// A bound for a call that ends at once, on a busy machine. No call below waits for a shorter time.
+/// A bound for a call that ends at once, on a busy machine. A call that does not end at once waits for longer
+/// than this.
 const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
 
@@ -102,9 +103,9 @@ async fn call(name: &'static str, quorum: Quorum) -> String {
     }
 }
 
-/// Checks that each waiting call ends with an error that contains `says` for a majority of the servers. (A
-/// call ends as soon as a majority is known to refuse it, so the third server may not have answered.) The
-/// calls in `spared` only read, and are excluded.
+/// Checks that each waiting call ends with an error that contains `says` for at least two of the three
+/// servers. A call ends as soon as a majority is known to refuse it, so the third server may not have
+/// answered. The calls in `spared` only read, and are not checked.
 async fn all_end(quorum: &Quorum, servers: &[RedisServer], says: &str, spared: &[&str]) {
     for (name, call) in waiting_calls(quorum).into_iter().filter(|(name, _)| !spared.contains(name)) {
         let text = soon(name, call).await;
@@ -134,7 +135,7 @@ async fn missing_permissions_end_every_waiting_call_at_once() {
     all_end(&quorum(&urls(&servers, "app:sesame@")), &servers, "NOPERM", &[]).await;
 }
 
-/// The calls that need no vote, which nodes without a vote can serve.
+/// The calls that only read. Nodes that must not vote can serve them.
 const READS: [&str; 2] = ["observer", "jobs"];
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `rediss://` with a real server that uses TLS, and with ports that do not.
+//! Connections by `rediss://` URLs: to real servers that use TLS, and to ports without TLS.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -26,7 +26,7 @@ async fn a_tls_server_works_and_its_certificate_is_checked() {
     assert_eq!(node.name(), format!("rediss://localhost:{port}/1"));
     NodeClient::marked(node.clone().ca_file(&trusted)).await.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db1:"));
-    // The client machine does not know the certificate authority. The error suggests options that exist.
+    // This client does not trust the certificate authority. The error suggests options that exist.
     let unknown = refused(&node).await;
     assert!(unknown.contains("TLS failed"), "{unknown}");
     for advised in ["rediss://HOST?ca_file=FILE", "RedisNode::ca_file", "--ca-file", "quorate.toml"] {
@@ -34,11 +34,11 @@ async fn a_tls_server_works_and_its_certificate_is_checked() {
     }
     let by_option = format!("rediss://localhost:{port}?ca_file={}", trusted.display());
     soon(RedisNode::parse(&by_option).unwrap().open(PushSender::channel().0)).await.unwrap();
-    // The certificate is for another name.
+    // The certificate is for `localhost`, not for this address.
     let elsewhere = RedisNode::parse(&format!("rediss://127.0.0.1:{port}")).unwrap().ca_file(&trusted);
     let elsewhere = refused(&elsewhere).await;
     assert!(elsewhere.contains("TLS failed"), "{elsewhere}");
-    // A connection without TLS to a port that expects TLS.
+    // This URL connects without TLS to a port that expects TLS.
     let plain = refused(&RedisNode::parse(&format!("redis://localhost:{port}")).unwrap()).await;
     assert!(plain.contains("write rediss://"), "{plain}");
 }
@@ -162,7 +162,7 @@ async fn a_server_that_requires_a_client_certificate_gets_one() {
     }
 }
 
-/// A certificate authority.
+/// A certificate authority, and its own certificate in PEM.
 struct Authority(Issuer<'static, KeyPair>, String);
 
 impl Authority {

@@ -1,5 +1,5 @@
-//! URLs: two spellings of one address give the same name, an invalid one gets an error with the fix, and no
-//! password is ever shown.
+//! URLs of nodes: two spellings of one address give the same name, an invalid URL gets an error with the fix,
+//! and no password is ever shown.
 
 use quorate::node::Node;
 use quorate_redis::RedisNode;
@@ -58,7 +58,7 @@ fn an_invalid_url_is_reported_with_its_value_and_the_fix() {
     }
 }
 
-/// Covers every known way of writing a URL with a password incorrectly.
+/// Covers the known mistakes in URLs with a password.
 #[test]
 fn no_password_is_shown_even_if_the_url_is_unreadable() {
     let secrets = [
@@ -85,8 +85,8 @@ fn no_password_is_shown_even_if_the_url_is_unreadable() {
             format!("unix:///run/redis.sock?password={secret}"),
             format!("unix://host/run/redis.sock?pass={secret}"),
         ] {
-            // These URLs cannot be distinguished from a password `hun` and a host `ter2…`, or from a host
-            // and a port.
+            // The first of these URLs may also mean the password `hun` and the host `ter2…`. The second may
+            // mean a host and a port.
             if url.starts_with("redis://user:hun@ter2") || url == "redis://user:31337" {
                 continue;
             }

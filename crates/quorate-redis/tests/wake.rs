@@ -1,4 +1,4 @@
-//! Waiters on real servers: a release wakes them. They also acquire without the notification.
+//! Waiters on real servers: a release wakes them, and without the notification they acquire by polling.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::quorum::Quorum;
@@ -144,7 +144,7 @@ async fn a_waiter_that_gives_up_is_unsubscribed() {
     b.close().await;
 }
 
-/// Each of these users lacks one of the permissions that waking needs. All other features must work.
+/// Each user lacks one of the permissions that notifications need. Waiters must then acquire by polling.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_poll_if_notifications_are_not_permitted() {
     let least = RedisNode::least_acl("quorate:");

@@ -108,7 +108,7 @@ async fn a_batch_returns_one_outcome_for_each_id() {
     b.close().await;
 }
 
-/// Several chunks of a batch are pending at once.
+/// The batch is long enough that several of its chunks are pending at once.
 #[tokio::test]
 async fn a_long_batch_keeps_its_order_and_leaves_nothing_when_dropped() {
     let nodes = nodes();
@@ -129,7 +129,7 @@ async fn a_long_batch_keeps_its_order_and_leaves_nothing_when_dropped() {
         }
         drop(batch);
     }
-    // Claims that were won before the drop are released a moment later.
+    // The claims that the dropped batches had won are released a moment later.
     let mut tries = 0;
     let held = loop {
         let verdicts = claims(&a).claim_many(&ids).await.expect("sound ids");
@@ -199,7 +199,8 @@ async fn a_stale_claim_cannot_complete_and_a_long_result_is_refused() {
     assert!(matches!(long.complete(&"x".repeat(2000)).await, Err(ClaimError::TooLong { .. })));
 
     let stale = claimed(claims(&a).claim("m").await.expect("a quorum"));
-    // The close acts as if the process had been paused for longer than the claim's TTL.
+    // The close releases the claim. To the worker, this looks like a pause that is longer than the claim's
+    // TTL.
     a.close().await;
     let other = claimed(claims(&b).claim("m").await.expect("a quorum"));
     let c = quorum("c", &nodes);
@@ -237,7 +238,8 @@ async fn one_of_many_simultaneous_claims_wins() {
     }
 }
 
-/// Returns a node's reply to one request of a client that is not a worker, under the stored marker.
+/// Sends one request to `node` without a worker, under the marker that the node stores, and returns the
+/// reply.
 async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> Reply {
     let (mut session, hello) = node.open(PushSender::channel().0).await.expect("memory opens");
     let stamp = hello.marker.expect("a worker has marked it");
@@ -261,8 +263,8 @@ async fn recorded(nodes: &[MemoryNode], id: &str) -> usize {
     count
 }
 
-/// While one node has the done record, the message is not handled again, even if the other nodes have lost
-/// it.
+/// One node has the done record of a message, and the other nodes have lost it. The message is not handled
+/// again.
 #[tokio::test]
 async fn one_done_record_outweighs_every_grant() {
     let nodes = nodes();
@@ -282,8 +284,8 @@ async fn one_done_record_outweighs_every_grant() {
     quorum.close().await;
 }
 
-/// In seed 14444 of the simulation, a node was quarantined between the grant and the *complete*. It refused
-/// the done record, and the claim's key stayed stored until its TTL ended.
+/// A node that is quarantined between the grant and the *complete* refuses the done record. In seed 14444 of
+/// the simulation, the claim's key then stayed on that node until its TTL ended.
 #[tokio::test]
 async fn a_node_that_refused_the_done_record_is_released() {
     let nodes = nodes();
@@ -298,7 +300,7 @@ async fn a_node_that_refused_the_done_record_is_released() {
 
     claim.complete("42").await.expect("a majority");
     assert_eq!(recorded(&nodes, "m-1").await, 4);
-    quorum.close().await; // Sends what has been posted.
+    quorum.close().await; // Sends the pending releases.
     let resource = Resource::claim("orders", "m-1").expect("a name");
     match ask(&nodes[0], |_| Request::Inspect { resource }).await {
         Reply::State { holder: None, done: None, .. } => {}
@@ -306,8 +308,8 @@ async fn a_node_that_refused_the_done_record_is_released() {
     }
 }
 
-/// The nodes that the late worker reaches store nothing for the message. The other nodes may store it for
-/// another owner.
+/// A worker completes its claim after the claim has ended, while it reaches only two of five nodes. The other
+/// nodes may have granted the message to another worker.
 #[tokio::test]
 async fn a_late_completion_records_nothing_until_the_owner_is_known() {
     for comes_back in [false, true] {

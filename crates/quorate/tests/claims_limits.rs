@@ -1,5 +1,5 @@
-//! Attempts, payloads, and the outcomes that each worker receives: claims over memory nodes on the real
-//! clock.
+//! Attempt limits, payload fingerprints, and the outcomes that each worker gets: claims over memory nodes on
+//! the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -45,8 +45,8 @@ async fn dead_lettered(claims: &Claims, id: &str) -> DeadLettered {
     }
 }
 
-/// Waits until the claim is in the wanted state. A claim that was won and then refused is released a
-/// little later.
+/// Waits until the claim is in the state `wanted`. A claim that a worker won, but must not handle, is
+/// released a little later.
 async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
     for _ in 0..10_000 {
         let state = claims.inspect(id).await.expect("a quorum");
@@ -114,7 +114,7 @@ async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
     let handed = dead_lettered(&hooked, "m").await;
     assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
     assert_eq!(taken.load(Ordering::SeqCst), 1);
-    // A worker without a hook learns that another worker handed over the message.
+    // A worker without a hook gets the record which shows that another worker has handed over the message.
     assert_eq!(dead_lettered(&claims(&a), "m").await, handed);
     assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;
@@ -144,8 +144,8 @@ async fn the_dead_letter_hook_runs_under_a_claim_until_it_succeeds() {
     };
     let refused = dead_lettered(&hooked(&a), "m").await;
     assert_eq!((refused.attempts, refused.at), (3, None), "not taken yet");
-    // Two workers race. One of them hands the message over. The other one learns that another worker is
-    // handling the message, or that the message is dead-lettered.
+    // Two workers race. One of them hands the message over. The other gets *in progress*, or *dead-lettered*
+    // once the message has been handed over.
     let (one, two) = (hooked(&a), hooked(&b));
     let mut handed = 0;
     while handed == 0 {
@@ -236,7 +236,7 @@ async fn a_late_worker_learns_the_holder_and_the_completer() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (late, also_late) = (claimed(&claims(&a), "m").await, claimed(&claims(&a), "n").await);
     for claim in [&late, &also_late] {
-        // Releases the claim as the end of its TTL would, while its worker is stopped.
+        // Releases the claim without its worker, as the end of its TTL would.
         let resource = Resource::claim("orders", claim.id()).expect("a name");
         let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a");
         assert!(b.force_release(&resource, &owner).await.is_clear());
@@ -312,8 +312,8 @@ async fn a_wait_for_another_worker_times_out_and_names_the_holder() {
 
 #[tokio::test]
 async fn thousands_are_claimed_completed_and_abandoned_in_one_call() {
-    // The test sends thousands of ids to five nodes in one process. A busy machine needs a longer
-    // timeout for that.
+    // The test sends thousands of ids to five nodes in one process. On a busy machine that may take longer
+    // than the default timeout.
     let builder = Quorum::builder().worker("a").nodes(nodes()).node_timeout(Duration::from_secs(1));
     let a = builder.trust_new_nodes(true).build().expect("a sound setup");
     let claims = Claims::new(&a, "orders").max_attempts(3);
@@ -341,7 +341,7 @@ async fn thousands_are_claimed_completed_and_abandoned_in_one_call() {
     a.close().await;
 }
 
-/// A node that counts no attempts while its flag is set.
+/// A node that refuses to count attempts while its flag is set.
 #[derive(Clone)]
 struct NotCounting(MemoryNode, Arc<AtomicBool>);
 
@@ -393,7 +393,7 @@ async fn an_attempt_without_a_majority_of_counts_is_taken_back() {
         until_it_is(&claims(&a), "m", &free).await;
     }
     deaf.store(false, Ordering::SeqCst);
-    // The refused payload does not block a later claim with the right payload.
+    // The fingerprint of the claim that was refused does not block a later claim with another payload.
     let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
     assert_eq!(claim.attempt(), 1);
     claim.complete("ok").await.expect("a majority");
@@ -410,7 +410,7 @@ async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
     for number in 1..=20 {
         let id = format!("m-{number}");
         let (resource, owner) = (Resource::claim("orders", &id).expect("a name"), Owner::from_node("b:1"));
-        // These are the requests of a worker that died after the first node had counted its attempt.
+        // The requests are those of a worker that died after only one node had counted its attempt.
         let requests = vec![
             Request::Acquire {
                 resource: resource.clone(),

@@ -61,7 +61,8 @@ impl World for Settable {
     }
 }
 
-/// The starts of each tick, by its time in microseconds: the worker, and the time by the right clock.
+/// The starts of each tick, by the tick's time in microseconds. Each start is its worker, and its time on the
+/// machine's own clock.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, WallTime)>>>>;
 
 struct Worker {
@@ -138,7 +139,7 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
         leads.worker.clock.set(wrong);
         leads.worker.goes_on(how).await;
     }
-    // The next worker's clock is set while it waits, and again while it leads.
+    // The clock of the next worker is set while that worker waits to lead, and again while it leads.
     for (name, wrong) in [("second", HOUR), ("third", -HOUR)] {
         let next = Running::start(Worker::new(name, &nodes, &starts), delivery, Placement::Leader);
         next.worker.quorum.ready(5 * SECOND).await.expect("a majority votes");
@@ -153,8 +154,8 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     each_once_and_none_early(&starts);
 }
 
-/// Tests ticks with any-worker placement. A worker whose clock is wrong by more than `max_clock_offset`
-/// receives no claim, and takes no claim from the other worker.
+/// Tests ticks with any-worker placement. The nodes grant no claim to a worker whose clock is wrong by more
+/// than `max_clock_offset`. Such a worker cannot take a claim away from the other worker either.
 async fn clock_steps_harm_no_spread_tick(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();

@@ -64,7 +64,7 @@ impl Message for TestMessage {
     }
 }
 
-/// The sender of messages, and the results that it received.
+/// The source of messages, with the counts and results that its messages report.
 #[derive(Clone, Default)]
 struct Sender {
     acks: Arc<AtomicUsize>,
@@ -99,7 +99,7 @@ impl Sender {
     }
 }
 
-/// A worker over nodes that the switch cuts off.
+/// Returns a worker's quorum, and a switch that cuts it off from all nodes.
 fn with_switch(nodes: &[MemoryNode]) -> (Quorum, Arc<AtomicBool>) {
     let off = Arc::new(AtomicBool::new(false));
     let nodes = nodes.iter().map(|node| Cut::new(node, &off));
@@ -115,7 +115,7 @@ async fn handled(_: Delivery<TestMessage>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the number of attempts with which a message was given up.
+/// Returns the number of attempts after which a message was given up.
 fn attempts(reason: &Outcome) -> u32 {
     match reason {
         Outcome::DeadLettered { attempts } => *attempts,
@@ -457,8 +457,8 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
         .await
         .expect("timings");
     assert_eq!((hooked.dead_lettered, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
-    // Another worker has completed or claimed the message, so a worker without a hook may
-    // acknowledge its copy.
+    // The message has been handed to the dead-letter hook, so a worker without a hook may acknowledge its
+    // copy.
     let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
@@ -520,8 +520,8 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
     let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
     assert_eq!(sender.ended()["bad"], ("given up after 2 attempts".to_owned(), Ok(true)));
-    // A worker that receives the message again knows that it was handed over, and does not hand it
-    // over again.
+    // A worker that receives the message again finds that it was handed over, and does not hand it over
+    // again.
     let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.acked), (1, 2), "{consumed:?}");
     assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);
@@ -557,7 +557,7 @@ async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
     a.close().await;
 }
 
-/// An id and a payload, which are read together.
+/// A message whose id and payload are read together.
 struct Sealed(&'static str, &'static str);
 
 impl Message for Sealed {

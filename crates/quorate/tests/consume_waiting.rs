@@ -1,5 +1,5 @@
-//! Consumers that receive the same messages. Each copy of a message waits for the worker that handles the
-//! message, and no message is lost.
+//! Tests consumers that receive the same messages. A consumer keeps its copy of a message until the worker
+//! that handles the message is done, so no message is lost.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -152,7 +152,7 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
     b.close().await;
 }
 
-/// A worker that can be killed. The kill first cuts it off from its nodes, so that it releases nothing.
+/// A worker that a test can kill. The kill first cuts it off from its nodes, so that it releases nothing.
 struct Worker {
     quorum: Quorum,
     cut: Arc<AtomicBool>,
@@ -172,7 +172,7 @@ impl Worker {
         self.killed.notify_one();
     }
 
-    /// Consumes all messages, or only some of them if the worker is killed.
+    /// Consumes the messages until all of them are done or the worker is killed; `None` if it is killed.
     async fn consume(
         &self,
         all: &[String],
@@ -200,8 +200,8 @@ impl Worker {
     }
 }
 
-/// Delivers every message once to four workers, two of which are killed while they handle one. Returns the
-/// number of messages that are not done.
+/// Delivers every message once to each of four workers, two of which are killed while they handle messages.
+/// Returns the number of messages that are not done at the end.
 async fn lost_in_a_run(run: usize) -> usize {
     const MESSAGES: usize = 400;
     let (nodes, all, begun) = (nodes(), ids(MESSAGES), Arc::new(AtomicUsize::new(0)));

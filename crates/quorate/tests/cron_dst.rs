@@ -1,5 +1,5 @@
-//! The rules for skipped and repeated local times: a table of cases, and an independent, slow reference
-//! that checks every second of real time and the local time at that second.
+//! The rules for skipped and repeated local times. The tests compare the ticks with a table of cases, and
+//! with an independent, slow reference that checks every second and its local time.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const HOUR: i64 = 3600;
 
-/// A zone, and an instant in UTC at which its clock changes.
+/// A time zone, and an instant in UTC at which the zone's clock changes.
 type Change = (&'static str, &'static str);
 
 const NEW_YORK_SPRING: Change = ("America/New_York", "2027-03-14 07:00"); // 02:00 becomes 03:00
@@ -49,14 +49,13 @@ const CHANGES: [Change; 15] = [
     TROLL,
 ];
 
-/// A cron line, and its ticks under the rules vixie, skip, first and both. The ticks are those from 75
-/// minutes before the change to 135 minutes after it, as local times with their offsets. `=` means: the same
-/// as under vixie.
+/// A change, a cron line, and the line's ticks under each of the rules vixie, skip, first and both. The ticks
+/// are local times with their offsets, from 75 minutes before the change to 135 minutes after it. `=` means:
+/// the same ticks as under vixie.
 type Case = (Change, &'static str, [&'static str; 4]);
 
 const CASES: &[Case] = &[
-    // --- skipped, fixed-time: right after the gap, except under skip
-    // ----------------------------------------
+    // --- skipped times, lines with a fixed time: a tick right after the gap, except under skip
     (NEW_YORK_SPRING, "30 2 * * *", ["03:00:00-04:00", "", "=", "="]),
     (NEW_YORK_SPRING, "0,30 2 * * *", ["03:00:00-04:00 03:00:01-04:00", "", "=", "="]),
     (NEW_YORK_SPRING, "30 2,3 * * *", ["03:00:00-04:00 03:30:00-04:00", "03:30:00-04:00", "=", "="]),
@@ -69,8 +68,7 @@ const CASES: &[Case] = &[
     (DUBLIN_SPRING, "0 1 * * *", ["02:00:00+01:00", "", "=", "="]),
     (TEHRAN_SPRING, "@daily", ["01:00:00+04:30", "", "=", "="]),
     (TROLL, "30 1,2 * * *", ["03:00:00+02:00 03:00:01+02:00", "", "=", "="]),
-    // --- skipped, interval: never
-    // ---------------------------------------------------------------------------
+    // --- skipped times, lines with an interval: no tick
     (NEW_YORK_SPRING, "*/20 2 * * *", ["", "=", "=", "="]),
     (
         NEW_YORK_SPRING,
@@ -91,8 +89,7 @@ const CASES: &[Case] = &[
         ],
     ),
     (TEHRAN_SPRING, "*/30 0 * * *", ["", "=", "=", "="]),
-    // --- repeated, fixed-time: the first pass, except under both
-    // ----------------------------------------------
+    // --- repeated times, lines with a fixed time: a tick in the first pass only, except under both
     (NEW_YORK_AUTUMN, "30 1 * * *", ["01:30:00-04:00", "=", "=", "01:30:00-04:00 01:30:00-05:00"]),
     (NEW_YORK_AUTUMN, "0 30 1 * * *", ["01:30:00-04:00", "=", "=", "01:30:00-04:00 01:30:00-05:00"]),
     (
@@ -110,8 +107,7 @@ const CASES: &[Case] = &[
     (DUBLIN_AUTUMN, "30 1 * * *", ["01:30:00+01:00", "=", "=", "01:30:00+01:00 01:30:00+00:00"]),
     (TEHRAN_AUTUMN, "30 23 * * *", ["23:30:00+04:30", "=", "=", "23:30:00+04:30 23:30:00+03:30"]),
     (TEHRAN_AUTUMN, "@daily", ["00:00:00+03:30", "=", "=", "="]),
-    // --- repeated, interval: both passes, except under first
-    // ----------------------------------------------------
+    // --- repeated times, lines with an interval: ticks in both passes, except under first
     (
         NEW_YORK_AUTUMN,
         "*/30 1 * * *",
@@ -167,8 +163,7 @@ const CASES: &[Case] = &[
             "=",
         ],
     ),
-    // --- a correction of the calendar: no catch-up and no delay, under any rule
-    // ------------------------------------
+    // --- corrections of three hours or more: skipped times have no ticks, repeated times have all
     (APIA, "30 12 * * *", ["", "=", "=", "="]),
     (APIA, "30 0,23 * * *", ["23:30:00-10:00 00:30:00+14:00", "=", "=", "="]),
     (CASEY, "30 1 * * *", ["01:30:00+11:00", "=", "=", "="]),
@@ -196,8 +191,8 @@ fn the_table_holds_and_the_reference_agrees() {
     }
 }
 
-/// Checks, in at least four zones, that each rule differs from vixie in every case in which the table at
-/// [`Dst`] states a difference.
+/// Checks each rule except vixie: in at least five zones, the table has a case whose ticks under this rule
+/// differ from those under vixie.
 #[test]
 fn each_rule_has_cases_in_which_it_matters() {
     for (at, rule) in Dst::ALL.into_iter().enumerate().skip(1) {
@@ -235,13 +230,13 @@ fn random_lines_agree_with_a_second_by_second_reference() {
     for round in 0..400 {
         let line = Line::random(&mut dice);
         let Ok(cron) = Cron::parse(&line.text) else {
-            continue; // 31 February; its error has a test of its own
+            continue; // The line has no tick, such as 31 February. Another test checks the error.
         };
         let seconds = &all[dice.under(all.len())];
         let rule = Dst::ALL[dice.under(4)];
         let cron = cron.zone(seconds.zone).unwrap().dst(rule);
-        // From any moment: a leader that takes over in the middle must compute the same ticks as the leader
-        // before it.
+        // The start is random: a leader that takes over at any moment must compute the same ticks as the
+        // leader before it.
         let from = seconds.change - 2 * HOUR + i64::from(dice.below(4 * 3600));
         let until = seconds.change + 5 * HOUR;
         let expect = line.reference(seconds, rule, from, until);
@@ -256,7 +251,8 @@ fn random_lines_agree_with_a_second_by_second_reference() {
         let same = line.reference(seconds, Dst::Vixie, from, until) == expect;
         *met.entry((rule.name(), line.fixed, same)).or_insert(0) += usize::from(!expect.is_empty());
     }
-    // Enough ticks of fixed-time and interval jobs were compared, and each rule changed some of them.
+    // Enough lines were compared: first those with the same ticks as under vixie, then those whose ticks the
+    // rule changed.
     for (rule, fixed) in [("vixie", true), ("vixie", false), ("skip", true), ("first", false), ("both", true)]
     {
         assert!(met.get(&(rule, fixed, true)).is_some_and(|met| *met > 10), "{rule}, {fixed}: {met:?}");
@@ -266,7 +262,8 @@ fn random_lines_agree_with_a_second_by_second_reference() {
     }
 }
 
-// --- what is tested --------------------------------------------------------------------------------------------
+// --- the tested code
+// --------------------------------------------------------------------------------------------
 
 fn next(cron: &Cron, after: i64) -> Option<i64> {
     let tick = cron.next_after(WallTime::from_micros(u64::try_from(after).unwrap() * 1_000_000))?;
@@ -297,7 +294,7 @@ fn seconds_of(utc: &str) -> i64 {
         .as_second()
 }
 
-/// The local time of a zone at each second of the hours around a change.
+/// The local time of a zone at each second of some hours around a change.
 struct Seconds {
     zone: &'static str,
     at: &'static str,
@@ -330,7 +327,7 @@ impl Seconds {
     }
 }
 
-/// A cron line, as sets.
+/// A cron line, and for each of its fields the set of values that match.
 struct Line {
     text: String,
     second: BTreeSet<u32>,
@@ -396,7 +393,8 @@ impl Line {
         ticks
     }
 
-    /// Parses the lines of the table: numbers, `*`, lists, ranges and steps, and two words.
+    /// Parses a line of the table. Its fields may be numbers, `*`, lists, ranges and steps. It may also be
+    /// `@daily` or `@hourly`.
     fn read(line: &str) -> Self {
         let plain = match line {
             "@daily" => "0 0 * * *",
@@ -441,16 +439,16 @@ impl Line {
             2 => ("0-2".to_owned(), (0..=2).collect()),
             _ => ("0".to_owned(), BTreeSet::from([0])),
         };
-        let first = if dice.below(2) == 0 { 0 } else { 3 }; // from the third kind on there is no star
+        let first = if dice.below(2) == 0 { 0 } else { 3 }; // The kinds of field from 3 on have no star.
         let (minute_text, minute) = dice.field_from(first, 0, 59, 59);
-        // Mostly hours near the changes, which are at night; with a star, any hour.
+        // Hours between 0 and 4, since most changes are at night. With a star, any hour.
         let (hour_text, hour) = dice.field_from(first, 0, 4, 23);
-        // Mostly any day: otherwise few lines would have a tick on the day of the change.
+        // Three of four lines match any day. Otherwise few lines would have a tick on the day of the change.
         let any = |least: u32, most: u32| ("*".to_owned(), (least..=most).collect());
         let (day_text, day) = if dice.below(4) > 0 { any(1, 31) } else { dice.field(1, 31, 31) };
         let (weekday_text, weekday) = if dice.below(4) > 0 { any(0, 6) } else { dice.field(0, 6, 6) };
         let days = if with_seconds {
-            // In this form Sunday is 1. Each weekday is written as a number in a list.
+            // In a line with seconds, Sunday is 1. The weekdays are written as a list of numbers.
             let numbers: Vec<String> = weekday.iter().map(|day| (day + 1).to_string()).collect();
             format!("{day_text} * {}", if weekday_text == "*" { "*".to_owned() } else { numbers.join(",") })
         } else {
@@ -475,7 +473,7 @@ impl Line {
     }
 }
 
-/// A seeded generator (splitmix64): the same lines in every run.
+/// A seeded random generator (splitmix64), which gives the same lines in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -491,8 +489,8 @@ impl Dice {
         usize::try_from(self.below(u32::try_from(bound).unwrap())).unwrap()
     }
 
-    /// Returns the text of a field and its values. The values are computed here, without the parser. They lie
-    /// between `least` and `near`, or with a star between `least` and `most`.
+    /// Returns the text of a field and its values. The values are computed here, independently of the parser.
+    /// They lie between `least` and `near`, or with a star between `least` and `most`.
     fn field(&mut self, least: u32, near: u32, most: u32) -> (String, BTreeSet<u32>) {
         self.field_from(0, least, near, most)
     }

@@ -1,7 +1,8 @@
-//! Skipped and repeated local times: tables of cronie's behaviour, and a brute-force model.
+//! Skipped and repeated local times. The tests compare the ticks with tables of the behaviour of cronie (the
+//! cron of many Linux systems), and with a brute-force model.
 //!
-//! The behaviour was measured with cronie itself under a shifted clock. Where cronie starts two runs of one
-//! job in one minute, the ticks of Quorate are a second apart, so that each tick has its own instant.
+//! The behaviour was measured with cronie itself under a shifted clock. If cronie starts two runs of one job
+//! in the same minute, the ticks of Quorate are a second apart, so that each tick has its own instant.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
@@ -9,7 +10,7 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use quorate::{env::WallTime, scheduler::Cron};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the ticks of `line` in the UTC span, as local times with their offsets.
+/// Returns the ticks of `line` between two times in UTC, as local times with their offsets.
 fn ticks(line: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
     let cron = Cron::parse(line).unwrap().zone(zone).unwrap();
     let (mut at, until) = (wall(after), wall(until));
@@ -222,7 +223,7 @@ fn a_fraction_of_a_second_gives_no_extra_tick() {
     assert_eq!(at(2_000_001), Some(3_000_000));
 }
 
-/// A seeded generator (splitmix64): the same lines in every run.
+/// A seeded random generator (splitmix64), which gives the same lines in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -238,7 +239,7 @@ impl Dice {
         from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// Returns the text of a crontab field and its values. The values are computed here, without the
+    /// Returns the text of a crontab field and its values. The values are computed here, independently of the
     /// parser.
     fn field(&mut self, least: u32, most: u32) -> (String, BTreeSet<u32>) {
         let mut value = || least + u32::try_from(self.below(u64::from(most - least + 1))).unwrap();
@@ -269,7 +270,7 @@ struct Line {
 
 impl Line {
     fn random(dice: &mut Dice) -> Self {
-        // Mostly hours near the changes, so that most lines have a tick near one.
+        // Hours between 0 and 4, so that most lines have a tick near a change. With a star, any hour.
         let (minute_text, minute) = dice.field(0, 59);
         let (hour_text, hour) = dice.field(0, 4);
         let hour = if hour_text.starts_with('*') {
@@ -302,15 +303,15 @@ impl Line {
             && if self.either { day || weekday } else { day && weekday }
     }
 
-    /// Returns the ticks in `(from, to]`, computed minute by minute: from the local time, the times that
-    /// were shown before, and the times that are never shown.
+    /// Returns the ticks in `(from, to]`, computed minute by minute. Each step uses the local time, the local
+    /// times that occurred before, and the local times that are skipped.
     fn model(&self, zone: &TimeZone, from: i64, to: i64) -> BTreeSet<i64> {
         let local = |utc: i64| zone.to_datetime(Timestamp::from_second(utc).unwrap());
         let mut first_shown: BTreeMap<DateTime, i64> = BTreeMap::new();
         let mut ticks = BTreeSet::new();
         let mut lost = Vec::new();
-        // Starts a day before the span, so that the model knows which times were shown before the span's
-        // first hours.
+        // Starts a day before `from`, so that the model knows which local times occurred shortly before
+        // `from`.
         let mut last = local(from - 86_400 - 60);
         for utc in (from - 86_400..=to).step_by(60) {
             let now = local(utc);
@@ -356,7 +357,7 @@ fn random_lines_agree_with_a_minute_by_minute_model() {
     for round in 0..1000 {
         let line = Line::random(&mut dice);
         let Ok(cron) = Cron::parse(&line.text) else {
-            continue; // 31 February; its error has a test of its own
+            continue; // The line has no tick, such as 31 February. Another test checks the error.
         };
         let (name, change) = dice.pick(&CHANGES);
         let zone = TimeZone::get(name).unwrap();

@@ -27,7 +27,7 @@ fn candidate(quorum: &Quorum) -> Election {
     Election::new(quorum, "billing").ttl(SECOND)
 }
 
-/// Returns work that reports its term and runs until it is asked to stop.
+/// Returns work that sends its term to `report` and runs until it is asked to stop.
 fn reporting(report: mpsc::UnboundedSender<Term>) -> impl FnMut(Term) -> futures_like::Work {
     move |term| {
         let report = report.clone();

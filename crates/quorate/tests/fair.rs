@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The time for which the place of a dead waiter stays stored, with the defaults: three times (100 ms and
-/// two node timeouts).
+/// The time for which the place of a dead waiter stays in the queue, with default settings: three times the
+/// sum of 100 ms and two node timeouts.
 const PLACE: Duration = Duration::from_millis(900);
 
 /// A node that its worker cannot reach.
@@ -42,7 +42,7 @@ impl Node for Unreachable {
     }
 }
 
-/// A worker that reaches some of the nodes.
+/// Returns the quorum of a worker that reaches only the nodes with the indices `reached`.
 fn reaching(worker: &str, nodes: &[MemoryNode], reached: &[usize]) -> Quorum {
     let mut builder = Quorum::builder().worker(worker).trust_new_nodes(true);
     for (number, node) in nodes.iter().enumerate() {
@@ -70,8 +70,8 @@ fn takes_its_turn(
     })
 }
 
-/// Returns the number of waiters at each node, as the node reports it to a caller that joins the queue and
-/// leaves it at once.
+/// Returns the number of waiters in each node's queue. To find it, the function joins the queue and leaves it
+/// at once.
 async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
     let resource = Resource::lock("x").expect("a name");
     let env = Env::system();
@@ -138,8 +138,8 @@ async fn fair_waiters_acquire_in_the_order_of_their_waits_and_the_queue_drains()
         until_waiting(&nodes, number as u32 + 1).await;
     }
     held.release().await.expect("all nodes answer");
-    // Workers that try now learn of the queue or of the present holder. They acquire nothing before the
-    // queue is empty.
+    // A worker that does not wait is refused, because of the queue or of the present holder. It acquires
+    // nothing before the queue is empty.
     while tasks.iter().any(|task| !task.is_finished()) {
         if let Ok(lease) = try_lock(&workers[1]).await {
             assert_eq!(order.lock().expect("no panic").len(), names.len(), "every waiter acquired");
@@ -176,8 +176,8 @@ async fn newcomers_learn_of_the_queue() {
         tokio::spawn(async move { b.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
     };
     until_waiting(&nodes, 1).await;
-    // The waiter is dead, but its place is still stored. No other waiter acquires before the place has
-    // expired.
+    // The dropped waiter leaves the queue. The place that is then added is like that of a waiter whose
+    // process has died: no other waiter acquires before it has expired.
     waiter.abort();
     let _ = waiter.await;
     until_waiting(&nodes, 0).await;
@@ -191,7 +191,7 @@ async fn newcomers_learn_of_the_queue() {
     b.close().await;
 }
 
-/// Stores the place of a waiter whose process has ended.
+/// Adds a place to each node's queue, like that of a waiter whose process has ended.
 async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
     let now = Env::system().wall().as_micros();
     for node in nodes {
@@ -246,7 +246,7 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
     b.close().await;
 }
 
-/// No worker reaches one of the five nodes.
+/// All workers reach only four of the five nodes.
 #[tokio::test]
 async fn with_one_node_down_both_waiters_acquire_in_turn() {
     let nodes = nodes();
@@ -267,14 +267,14 @@ async fn with_one_node_down_both_waiters_acquire_in_turn() {
     }
 }
 
-/// A waiter that reaches only two nodes, and began first, is at the head of the queue on these two. It must
-/// leave the head after a while: otherwise the other waiter would lack a majority, too.
+/// A waiter that reaches only two of five nodes began to wait first, so it is first in the queue of these
+/// two. It must leave the first place after a while. Otherwise the other waiter could not get a majority
+/// either.
 #[tokio::test]
 async fn a_waiter_at_the_head_of_a_minority_steps_aside() {
     let nodes = nodes();
     let (cut_off, b) = (reaching("a", &nodes, &[0, 1]), reaching("b", &nodes, &[0, 1, 2, 3]));
-    // The markers must exist first, because a worker that is cut off from a majority cannot write them
-    // alone.
+    // The nodes must have markers first, because a worker that is cut off from a majority cannot write them.
     drop(try_lock(&b).await.expect("free"));
     let blocked = {
         let cut_off = cut_off.clone();
@@ -300,8 +300,8 @@ async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
     let reading = {
         let (reader, stop) = (reader.clone(), stop.clone());
         tokio::spawn(async move {
-            // Each lease begins before the last one ends, so that the lock is never free while new readers
-            // are allowed.
+            // Each read lease begins before the last one ends. So the lock is never free while the nodes
+            // accept new readers.
             let (mut last, mut times): (Option<ReadLease>, u32) = (None, 0);
             while !stop.is_cancelled() {
                 match reader.read_lock("x").try_acquire().await.expect("a quorum") {

@@ -85,7 +85,7 @@ async fn an_unused_reservation_expires_and_the_lock_is_free() {
     c.close().await;
 }
 
-/// A candidate that leads until it is asked to stop, with the events that it has reported.
+/// A running candidate, whose work lasts until it is asked to stop, with the candidate's events.
 struct Runs {
     election: Election,
     events: mpsc::UnboundedReceiver<ElectionEvent>,
@@ -106,7 +106,7 @@ fn run(election: Election) -> Runs {
 }
 
 impl Runs {
-    /// Waits for `wanted`, and returns the events before it.
+    /// Waits for an event for which `wanted` returns true. Returns the events before it, and the event.
     async fn until(
         &mut self,
         wanted: impl Fn(&ElectionEvent) -> bool,
@@ -178,7 +178,8 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     // The resign request is stored for another ten seconds, and does not apply to the new leader.
     outside.env().sleep(SECOND).await;
     assert!(b.election.term().is_some_and(|term| term.token() == second && term.is_valid()));
-    // The next request goes to the present leader: an old request does not block it.
+    // The next request applies to the present leader. The old request, which is still stored, does not block
+    // it.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
     assert_eq!(&*again.0.worker, "b");
     a.elected().await;

@@ -1,5 +1,5 @@
-//! The layers of the library: each module uses only modules below it, and the files of one module form no circle, with the
-//! exceptions that are listed below.
+//! Checks the layers of the library. Each module uses only modules below it, and the files of one module do
+//! not use each other in a circle, except for the listed exceptions.
 //!
 //! The test reads the sources as tokens, so comments and strings do not count. Test code (`#[cfg(test)]`, `*tests.rs`,
 //! `tests/`) may use anything.
@@ -33,11 +33,13 @@ const ORDER: [&str; 17] = [
     "claim",
     "scheduler",
 ];
-/// Modules beside the order, each with the highest module that it may use. No module may use them.
+/// Modules that are not part of the order, each with the highest module that it may use. No other module may
+/// use them.
 const BESIDE: [(&str, &str); 1] = [("admin", "quorum")];
 /// The files that only re-export: they may use every module, and no module may use them.
 const FACADES: [&str; 2] = ["lib", "internals"];
-/// Arrows between files that are part of a circle and may stay: from, to, reason.
+/// The arrows that may be part of a circle: from, to, reason. An arrow is the use of the file `to` by the
+/// file `from`.
 const CIRCLES_ALLOWED: [(&str, &str, &str); 4] = [
     (
         "claim::claims",
@@ -90,7 +92,7 @@ fn check(sources: &Sources, allowed: &[(&str, &str, &str)]) -> Vec<String> {
     problems
 }
 
-/// Returns the complaint about an arrow from one module to one that it may not use.
+/// Returns an error message if the arrow goes from a module to a module that it may not use.
 fn forbidden(arrow: &Arrow) -> Option<String> {
     let (from, to) = (top(&arrow.from), top(&arrow.to));
     let rank = |module: &str| ORDER.iter().position(|other| *other == module);
@@ -137,7 +139,7 @@ struct Arrow {
     line: usize,
 }
 
-/// The files of the library by their module path; the root is empty.
+/// The files of the library by their module paths. The path of the root is empty.
 #[derive(Default)]
 struct Sources {
     files: BTreeMap<Vec<String>, File>,
@@ -156,7 +158,7 @@ struct File {
 struct Use {
     path: Vec<String>,
     line: usize,
-    /// Set for a `pub use`: a facade re-exports its own children with it.
+    /// True for a `pub use`. A facade re-exports its children with it.
     exports: bool,
 }
 
@@ -222,7 +224,7 @@ impl Sources {
         arrows
     }
 
-    /// Returns the module of the file that defines the item at an absolute path: it follows re-exports.
+    /// Returns the module of the file that defines the item at an absolute path. Follows re-exports.
     fn resolve(&self, path: &[String], depth: usize) -> Vec<String> {
         let mut at: Vec<String> = Vec::new();
         for (index, segment) in path.iter().enumerate() {
@@ -299,7 +301,8 @@ impl File {
         }
     }
 
-    /// Returns a path within this crate from its root on; `None` for a path to another crate or to a local name.
+    /// Returns a path within this crate, starting at its root; `None` for a path to another crate or to a
+    /// local name.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {

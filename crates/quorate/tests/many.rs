@@ -1,5 +1,5 @@
-//! Many leases at once, numbered slots, and the limits of a lease other than its nodes. The tests use
-//! memory nodes and the real clock.
+//! Many leases at once, numbered slots, and leases that end at their maximum duration or when their worker is
+//! stuck. The tests use memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -86,7 +86,7 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     let all = waiting.await.expect("no panic").expect("free now");
     assert_eq!(names(&all), ["z", "m", "a"]);
 
-    // An attempt that is dropped while it waits does not hold a lock.
+    // A dropped attempt to acquire several locks keeps none of them.
     let c = quorum("c", &nodes);
     let dropped = c.env().before(c.env().now() + SECOND / 2, c.locks(["0", "a"]).acquire_all()).await;
     assert!(dropped.is_none(), "a is held");
@@ -96,8 +96,8 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     }
 }
 
-/// All workers want the same locks, each of them in a different order. If they waited for each other in a
-/// circle, they would never end.
+/// Each worker names the same locks in a different order. If the workers waited for each other in a circle,
+/// the test would never end.
 #[tokio::test]
 async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other_in_a_circle() {
     const TURNS: usize = 6;

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The workers that started each tick, by its time in microseconds.
+/// The workers that started each tick, by the tick's time in microseconds.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<&'static str>>>>;
 
 fn counting(
@@ -45,7 +45,8 @@ mod futures {
     pub(crate) type Work = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
 }
 
-/// Only the thread of the scheduler's loop blocks. The tasks that extend the lease keep running.
+/// Only the thread that runs the scheduler's loop blocks. The tasks that extend the lease run on other
+/// threads, and keep running.
 #[tokio::test]
 async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     let nodes = nodes();
@@ -126,7 +127,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
             quorum.env().sleep(PERIOD).await;
         }
         if round == 0 {
-            // The drop acts like a crash, except that the lease is released. The sleep delays the next round.
+            // Dropping the run acts like a crash, except that the lease is released.
             drop(run);
             quorum.env().sleep(SECOND / 2).await;
         } else {
@@ -147,7 +148,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
 }
 
-/// A node that causes an event while a leader's third *started* is being written.
+/// A node that causes an event ([`Meddle`]) while the leader writes its third record of a started tick.
 #[derive(Clone, Debug)]
 struct Meddling {
     node: MemoryNode,
@@ -157,10 +158,9 @@ struct Meddling {
 
 #[derive(Clone, Debug)]
 enum Meddle {
-    /// The event: the leader is asked to resign.
+    /// The campaign is shut down.
     Resign(CancellationToken),
-    /// The event: the process pauses for this time before the third node's answer, which would complete the
-    /// majority.
+    /// The process pauses for this time before the third node's answer, which would complete the majority.
     Pause(Duration, Arc<AtomicUsize>),
 }
 
@@ -179,7 +179,7 @@ impl Meddle {
     /// Returns the time that each answer takes.
     fn slowness(&self) -> Duration {
         match self {
-            // Slow answers let the campaign learn of the shutdown before a majority has answered the write.
+            // With slow answers, the campaign notices the shutdown before a majority has answered the write.
             Self::Resign(_) => PERIOD / 5,
             Self::Pause(..) => Duration::ZERO,
         }
@@ -262,8 +262,8 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
     }
 }
 
-/// A record of a start that was written before a pause must not start the work after the pause: a later
-/// leader may already have run the tick as a catch-up run.
+/// A leader pauses between the record that a tick has started and the tick's work. After the pause it must
+/// not start the work: a later leader may already have run the tick.
 #[tokio::test]
 async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
     let (nodes, late, answers) = (nodes(), Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
@@ -414,7 +414,7 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     quorum.close().await;
 }
 
-/// The handler ends in far less than a millisecond.
+/// The handler of this test takes far less than a millisecond.
 #[tokio::test]
 async fn a_history_shows_the_duration_of_a_short_run_and_the_error_of_a_failed_attempt() {
     let nodes = nodes();

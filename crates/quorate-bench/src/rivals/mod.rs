@@ -1,4 +1,4 @@
-//! The lock implementations that are measured.
+//! The lock implementations that are measured: the rivals.
 
 mod ours;
 mod raw;
@@ -28,7 +28,8 @@ pub(crate) enum Kind {
     Rslock,
     /// Quorate's script calls on raw sockets, without logic.
     Limit,
-    /// The command `SET NX PX`, and a script that compares and deletes, on raw sockets.
+    /// The plain Redlock commands on raw sockets: `SET NX PX`, and a script that deletes a key if it has the
+    /// expected value.
     Bare,
 }
 
@@ -89,7 +90,7 @@ pub(crate) enum HeldLock {
 }
 
 impl Rival {
-    /// Makes one attempt.
+    /// Makes one attempt to acquire the lock `resource`.
     pub(crate) async fn acquire(&self, resource: &str) -> Option<HeldLock> {
         match self {
             Self::Quorate(ours) => ours.acquire(resource).await.map(HeldLock::Quorate),

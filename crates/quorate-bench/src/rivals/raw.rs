@@ -1,6 +1,6 @@
-//! A rival with one task for each node on a raw socket. Waiting requests are sent in one write, and a call
-//! returns once a majority has answered. This rival has no timeouts, no trust, no reconnects and no
-//! renewal, so it measures the cost that remains without any logic.
+//! A rival that has one task with a raw socket for each node. It sends waiting requests in one write, and a
+//! call returns once a majority has answered. It has no timeouts, no trust, no reconnects and no renewal, so
+//! it shows the cost of the commands alone.
 
 mod wire;
 
@@ -23,11 +23,11 @@ use wire::RawConnection;
 pub(crate) enum Dialect {
     /// The script calls of Quorate's own encoder.
     Quorate,
-    /// The command `SET NX PX`, and a script that compares and deletes.
+    /// The plain Redlock commands: `SET NX PX`, and a script that deletes a key if it has the expected value.
     Bare,
 }
 
-/// The senders of the drivers' channels.
+/// The rival: a channel to the task of each node.
 pub(crate) struct Raw {
     senders: Vec<mpsc::UnboundedSender<Job>>,
     config: QuorumConfig,

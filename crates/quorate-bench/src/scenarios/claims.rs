@@ -1,4 +1,4 @@
-//! Claims of many message ids: one by one, in batches, and with a rival.
+//! Measures claims of many message ids: one by one, in batches, and with a rival.
 
 use super::cycles::runtime;
 use crate::{
@@ -11,9 +11,9 @@ use crate::{
 use quorate::claim::{Claim, ClaimOutcome, Claims};
 use std::{sync::Arc, time::Duration};
 
-/// The number of ids that the rival has in flight: as many as [`Claims::claim_many`] sends together.
+/// The number of ids that the rival has in flight at a time. [`Claims::claim_many`] has as many.
 const PIPELINED: usize = 512;
-/// Only this fraction of the ids is claimed one by one, because all of them would take too long.
+/// One id in this many is claimed when ids are claimed one by one, because all ids would take too long.
 const SINGLY_PART: usize = 10;
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -145,7 +145,7 @@ async fn singly(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     Ok(ids.len() as f64 / now().since(began).as_secs_f64())
 }
 
-/// Claims ids in batches. An id that was not claimed in time on a busy machine is claimed again, as a
+/// Claims ids in batches. If an id cannot be claimed at once, on a busy machine, it is claimed again, as a
 /// consumer would do.
 async fn batches(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     let (count, began) = (ids.len(), now());

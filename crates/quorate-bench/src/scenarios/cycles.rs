@@ -1,4 +1,4 @@
-//! Acquire and release as fast as possible, without contention.
+//! Measures tasks that acquire and release locks as fast as possible, without contention.
 
 use crate::{
     measure::{Samples, Spread, cpu, ms, now},
@@ -77,8 +77,8 @@ fn speed(lane: &Lane) -> Spread {
     Spread::of(lane.rounds.iter().map(|round| round.cycles_a_second))
 }
 
-/// Returns the ratio of two rivals, computed for each round, because both rivals had the same load
-/// in a round.
+/// Returns the ratio of Quorate's figure to that of the rival `to`. It is computed for each round, because in
+/// one round both rivals had the same other load on the machine.
 fn ratio(lanes: &[Lane], to: Kind, figure: impl Fn(&Round) -> f64) -> Spread {
     let rounds = |kind| lanes.iter().find(|lane| lane.kind == kind).map_or(&[][..], |lane| &lane.rounds);
     let pairs = rounds(Kind::Quorate).iter().zip(rounds(to));

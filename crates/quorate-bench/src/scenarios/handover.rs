@@ -1,4 +1,4 @@
-//! The time from a holder's release to the next acquire, while other contenders wait.
+//! Measures the time from a holder's release to the next acquire, while other contenders wait.
 
 use super::cycles::runtime;
 use crate::{

@@ -1,4 +1,4 @@
-//! The time from one leader to the next: after a resignation, and after a crash.
+//! Measures the time from one leader to the next: after a resignation, and after a crash.
 
 use super::{cycles::runtime, handover::join};
 use crate::{
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// The TTL of a leader that crashes. Its successor must wait until this TTL ends.
 const CRASH_TTL: Duration = Duration::from_secs(2);
 
-/// The time of an election, and the token whose cancellation makes the leader resign.
+/// The time at which a leader was elected, and the token whose cancellation makes that leader resign.
 type Elected = (BootTime, CancellationToken);
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -31,8 +31,8 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Lets two candidates alternate: the campaign of the leader is shut down, and then the same candidate
-/// campaigns again.
+/// Measures resignations, with two candidates that alternate. The leader's campaign is shut down, and the
+/// same candidate then campaigns again.
 async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let (elected, mut elections) = mpsc::unbounded_channel::<Elected>();
     let over = CancellationToken::new();
@@ -69,8 +69,8 @@ async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     Ok(gaps)
 }
 
-/// Drops the whole runtime of a leader at once, its network first, so that the leader sends nothing more.
-/// Measures the time from the expiry of the leader's key to the election of the waiting candidate.
+/// Measures crashes. The runtime of a leader is no longer polled, so the leader sends nothing more. The
+/// measured time is that from the expiry of the leader's key to the election of the waiting candidate.
 fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let mut beyond = Samples::default();
     let successor = runtime(2)?;
@@ -91,7 +91,8 @@ fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
                 elections.recv().await.ok_or_else(|| "no candidate was elected".to_owned())
             })?;
         drop(first);
-        // From here on this runtime is not polled. The leader is stopped, and its key expires.
+        // From here on nothing polls the runtime `leader`. So the leader does nothing more, and its key
+        // expires.
         let (elected, mut elections) = mpsc::unbounded_channel();
         let at =
             successor.block_on(async {
@@ -130,7 +131,8 @@ fn expiry(servers: &Servers, group: &str) -> Result<BootTime, String> {
     Ok(ends[ends.len() / 2])
 }
 
-/// Campaigns for `group` until `resign` is cancelled. Reports each election with that token.
+/// Campaigns for `group` until `resign` is cancelled. Sends each election to `elected`, with the token
+/// `resign`.
 async fn campaign_once(
     quorum: &Quorum,
     group: &str,

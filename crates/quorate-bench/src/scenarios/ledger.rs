@@ -1,4 +1,4 @@
-//! A long ledger, which a new leader seals and prunes.
+//! Measures how long a new leader takes to seal and prune a long ledger.
 
 use super::cycles::runtime;
 use crate::{
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The number of concurrent writes.
 const CONCURRENT: usize = 500;
 const SECOND: u64 = 1_000_000;
-/// The distance between two ticks, in microseconds.
+/// The time between two ticks, in microseconds.
 const APART: u64 = 100;
 /// A typical row of a job.
 const ROW: &str = r#"{"since":1760000000000000,"rev":1,"schedule":"0 3 * * *","rules":"run once within 1h, skip overlaps, at least once","spread":false}"#;
@@ -32,7 +32,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let all = quorum(servers.urls(), "bench-ledger").await?;
     let mut rows = seal_and_prune_on(&all, plan, servers).await?;
-    // On a machine with two cores, this one server has a core to itself.
+    // With a single server, on a machine with two cores, the server has a core to itself.
     let one = quorum_of_one(&servers.urls()[0], "bench-ledger").await?;
     let alone = seal_and_prune_on(&one, plan, servers).await?;
     rows.extend(alone.into_iter().map(|row| row.named("one server alone: ")));
@@ -42,16 +42,16 @@ async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Stri
 async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let ledger = Ledger::new(quorum, "bench").map_err(|error| error.to_string())?;
     let now_micros = quorum.env().wall().as_micros();
-    // The ticks are 100 µs apart. They are in the future, because the servers keep no records from before
-    // their first connection.
+    // The ticks are 100 µs apart. They are in the future, because a node counts for a record only if the
+    // node's memory began before the record's time.
     let ticks = u64::try_from(plan.ledger_ticks).unwrap_or(u64::MAX);
     let begin = now_micros + 2 * SECOND;
     let rows = (0..plan.ledger_rows).map(|n| (format!("job/nightly-report-{n:05}"), u64::MAX >> 1, ROW));
     let ticks = (0..ticks)
         .map(|n| (format!("tick/nightly-report-00007/{:020}", begin + n * APART), begin + n * APART, TICK));
     fill(&ledger, rows.chain(ticks)).await?;
-    // Records that a majority has confirmed reach the other servers shortly afterwards: every record is
-    // sent to all servers.
+    // Every record was sent to all servers, so the records that a majority has confirmed reach the other
+    // servers shortly afterwards.
     servers.clear_slow_calls()?;
     let error = |error: quorate::ledger::LedgerError| error.to_string();
     let (mut seals, mut least) = (Samples::default(), usize::MAX);

@@ -1,5 +1,5 @@
-//! A majority of the servers stops while leases are held and extended. Measures whether every holder is
-//! notified before its validity ends, and so before another worker could hold the lock.
+//! Stops a majority of the servers while leases are held and extended. Measures whether every holder is
+//! signalled before its lease's validity ends, and so before another worker could hold the lock.
 
 use super::cycles::runtime;
 use crate::{
@@ -70,7 +70,8 @@ async fn one_stop(plan: &Plan, servers: &Servers, stop: usize) -> Result<Vec<Obs
     observed.into_iter().collect()
 }
 
-/// Records the end of validity as the lease reports it, and the times of its signals.
+/// Waits for the step-down signal and the loss signal of a lease, and compares their times with the end of
+/// its validity.
 async fn hold(lease: Lease) -> Observed {
     lease.step_down_token().cancelled().await;
     let at = now();

@@ -1,4 +1,4 @@
-//! Very many leases held by one process.
+//! Measures the memory and the processor time of very many leases in one process.
 
 use super::cycles::runtime;
 use crate::{
@@ -32,8 +32,8 @@ async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     // The handles belong to the caller, but their memory counts as part of the leases.
     let bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
     let env = quorum.env();
-    // Each lease must be renewed once before the measurement. Until then it is in the state after
-    // its acquire.
+    // The measurement begins when each lease has been renewed once, so that it does not include the effects
+    // of the acquires.
     env.sleep(plan.leases_ttl / 2).await;
     let (began, spent, theirs) = (now(), cpu(), servers.cpu()?);
     env.sleep(plan.held_for).await;

@@ -1,4 +1,4 @@
-//! The scenarios, with one file each.
+//! The scenarios of the benchmark, with one file each.
 
 mod claims;
 mod cycles;
@@ -11,11 +11,11 @@ mod stopped;
 
 use crate::{plan::Plan, report::Row, servers::Servers};
 
-/// One scenario.
+/// A scenario: a set of measurements with a name.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Set if the scenario sends SIGSTOP to servers.
+    /// Set if the scenario stops servers with SIGSTOP.
     pub(crate) stops_servers: bool,
     pub(crate) run: fn(&Plan, &Servers) -> Result<Vec<Row>, String>,
 }

@@ -1,4 +1,4 @@
-//! One of five servers is stopped. Measures the cost for clients of the other four servers.
+//! Measures acquires while one of five servers is stopped.
 
 use super::cycles::{self, runtime};
 use crate::{
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The server that is stopped.
 const STOPPED: usize = 2;
 
-/// The acquires of a rival in each round: with all servers, and with one server stopped.
+/// The durations of a rival's acquires in each round: with all servers, and with one server stopped.
 struct Turns {
     healthy: Vec<Samples>,
     stopped: Vec<Samples>,

@@ -1,4 +1,4 @@
--- Extends the claim from now, and never shortens it. Sets the owner again if the claim is free.
+-- Extends the claim to ttl from now, and never shortens it. Sets the owner again if the claim is free.
 -- KEYS  the claim
 -- ARGV  owner, token
 -- SHARED  ttl (ms), retention of the counter (ms)

@@ -1,4 +1,4 @@
--- Sets the counter to the given count if the owner is the same and the counter is no larger.
+-- Sets the counter to the given count if the given owner holds the claim and the counter is no larger.
 -- KEYS  the claim
 -- ARGV  owner, the count
 -- SHARED  retention of the counter (ms)
@@ -7,7 +7,7 @@ return serve(true, true, 1, 2, function(k, a, s)
   if kind ~= 'c' or owner ~= ARGV[a] then
     refuse('notowner')
   end
-  -- The counter was forgotten while the claim is live: its last value is unknown.
+  -- If the counter has expired before the claim, its last value is unknown.
   if not count or less(ARGV[a + 1], count) then
     refuse('superseded')
   end

@@ -1,5 +1,5 @@
--- Frees the claim if the owner is the same, and notifies its waiters. Never refused because of its time or
--- the marker.
+-- Frees the claim if the given owner holds it, and notifies its waiters. Served even after the deadline and
+-- under another marker.
 -- KEYS  the claim
 -- ARGV  owner
 return serve(false, false, 1, 1, function(k, a)

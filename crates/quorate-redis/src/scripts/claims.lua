@@ -1,13 +1,13 @@
 -- Precedes the scripts that serve claims.
 --
--- Everything that a server stores of a claim is under one key, so that one command reads it and one writes it
--- with its end. The value has one of two forms:
+-- Everything that a server stores of a claim is under one key, so that one command reads it, and one command
+-- writes it with its time to live. The value has one of two forms:
 --   d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT
 --     The claim is done or, with ATTEMPTS, dead-lettered. The token replaces the counter.
 --   c:UNTIL:COUNT:KEPT:ATTEMPTS:COUNTED:PAYLOAD:OWNER
---     OWNER holds it until UNTIL. The fencing counter is kept until KEPT. The counted attempts and the payload's
---     fingerprint are kept until COUNTED. These are in milliseconds of this server. The key expires with the last of
---     them.
+--     OWNER holds the claim until UNTIL. The fencing counter is kept until KEPT. The counted attempts and the
+--     payload's fingerprint are kept until COUNTED. UNTIL, KEPT and COUNTED are in milliseconds of this
+--     server's clock. The key expires with the last of them.
 
 local now_ms = math.floor(now / 1000)
 
@@ -27,11 +27,12 @@ local function refuse_value(key)
   refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
 end
 
--- The values of the keys when the first of them was read, except for those that were written since.
+-- The values of all keys at the time when the first of them was read, without those that were written since
+-- then.
 local seen
 
--- Returns the value at `key`, or nil. All keys are read together: a command costs a server more than a
--- lookup.
+-- Returns the value at `key`, or nil. The first call reads the values of all keys with one command, since
+-- each command costs a server more than a lookup in `seen`.
 local function value_at(key)
   if not seen then
     seen = {}
@@ -105,14 +106,14 @@ local function is_held_by(value, owner)
   return held ~= nil and #held <= 16 and tonumber(held) >= now_ms and string.sub(value, at) == owner
 end
 
--- Returns the milliseconds until the last of these ends; nil if it has passed.
+-- Returns the milliseconds until the last of these three ends, or nil if it has passed.
 local function left_of_last(held, kept, counted)
   local left = math.max(held or 0, kept or 0, counted or 0) - now_ms
   return left >= 0 and text_of(math.max(left, 1)) or nil
 end
 
--- Stores these at `key`: see read. The ends are those of keys that are set now: a value that is to live for
--- `ttl` milliseconds ends at now_ms + ttl.
+-- Stores these values of a claim at `key`: see read. A value that is to live for `ttl` milliseconds from now
+-- has the end now_ms + ttl.
 local function put(key, owner, held, count, kept, attempts, counted, payload)
   local left = left_of_last(held, kept, counted)
   if not left then
@@ -125,9 +126,9 @@ local function put(key, owner, held, count, kept, attempts, counted, payload)
   set(key, value, left)
 end
 
--- Like put, over an existing value, also on a server that is out of memory: such a server accepts a SET from
--- a script that has written before. (Redis manual, EVAL, "Running scripts under low memory conditions".) So a
--- claim can be extended and freed there.
+-- Does the same as put for a key that exists, also on a server that is out of memory. Such a server accepts a
+-- SET from a script that has written before. (Redis manual, EVAL, "Running scripts under low memory
+-- conditions".) So a claim can be extended and freed there.
 local function put_over(key, owner, held, count, kept, attempts, counted, payload)
   call('PEXPIRE', key, left_of_last(held, kept, counted) or 1)
   put(key, owner, held, count, kept, attempts, counted, payload)

@@ -1,5 +1,6 @@
--- Counts an attempt on a claim if the owner is the same and fewer have been counted. Or reverses the count,
--- if exactly this many have been counted. If no attempt remains, the payload is removed too.
+-- Counts an attempt on a claim if the given owner holds the claim and fewer attempts have been counted. Or
+-- reverses the count if exactly this many attempts have been counted. If no attempt remains, the payload's
+-- fingerprint is removed too.
 -- KEYS  the claim
 -- ARGV  owner, attempts, the payload's fingerprint or nothing, + to count or - to reverse
 -- SHARED  retention of the count (ms)

@@ -1,5 +1,5 @@
--- Extends the lease of a reader from now, and never shortens it. Adds the reader again if the resource is
--- free or held by readers, and no waiter needs exclusive access.
+-- Extends the lease of a reader to ttl from now, and never shortens it. Adds the reader again if the resource
+-- is free or held by readers, and no waiter needs exclusive access.
 -- KEYS  lock, readers, queue
 -- ARGV  owner, ttl (ms)
 return serve(true, true, 3, 2, function(k, a)

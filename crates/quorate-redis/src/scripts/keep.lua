@@ -1,5 +1,5 @@
--- Sets the retention of the ledger after its last seal, write, prune or keep, and restarts it now. Does not
--- create a ledger.
+-- Sets the retention of the ledger: the time for which it is kept after its last seal, write, prune or keep.
+-- The time starts again now. Does not create a ledger.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
 -- ARGV  retention (ms)
 return serve(true, true, 1, 1, function(k, a)

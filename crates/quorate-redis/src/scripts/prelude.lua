@@ -3,14 +3,14 @@
 -- redis.pcall returns errors as tables; `call` turns them into the item's refusal, so that a key of another
 -- type fails only its own item.
 
--- Functions that a call uses many times: a local is found faster than a global.
+-- Lua finds a local faster than a global, so functions that a script uses many times are locals.
 local pcall, type, tonumber, redis_pcall = pcall, type, tonumber, redis.pcall
 
 local function decimal(number)
   return string.format('%.0f', number)
 end
 
--- Returns decimal(now), without a number in between.
+-- Returns the same text as decimal(now), built from the two strings that TIME returns.
 local function node_time()
   return clock[1] .. string.sub('00000' .. clock[2], -6)
 end
@@ -63,8 +63,8 @@ local function count_to(key, stored, count, keep)
   end
 end
 
--- Returns the remaining milliseconds of `lock`: -1 for a key that never expires. The end of another client's
--- key may be so far in the future that tostring would round the number.
+-- Returns the remaining milliseconds of `lock`: -1 for a key that never expires. Another client may have set
+-- a time so long that tostring would round the number.
 local function left_of(lock)
   return decimal(call('PTTL', lock))
 end
@@ -123,7 +123,7 @@ local function may_take(owner, holder)
   return reserved_for ~= nil and reserved_for == worker and #bits == 32 and #owner_bits == 32
 end
 
--- Returns the term of the ledger at `key`. Refuses the item if it is later than `term`.
+-- Returns the stored term of the ledger at `key`. Refuses the item if the stored term is later than `term`.
 local function check_term(key, term)
   local stored = call('HGET', key, 't') or '0'
   if not is_number(stored) then
@@ -154,10 +154,10 @@ local function low_water(key)
   return mark
 end
 
--- Returns fields of the ledger from `cursor` on, '' for the first call: about `most` of them or 256 KiB, in
--- arrays in which each field is followed by its value. Also returns the next cursor: '' at the end. A field
--- that exists from the first call to the last is in at least one of them, and may be in two. A short hash,
--- which a server stores packed, is returned whole.
+-- Returns a part of the ledger's fields from `cursor` on, which is '' for the first part: about `most` fields
+-- or 256 KiB. They are in arrays in which each field is followed by its value. Also returns the cursor of the
+-- next part, '' at the end. A field that exists from the first part to the last is in at least one part, and
+-- may be in two. A short hash, which a server stores packed, is returned whole.
 local function page(ledger, cursor, most)
   local chunks, fields, bytes = {}, 0, 0
   if cursor == '' then
@@ -185,7 +185,8 @@ local function page_reply(ledger, after)
   return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
 end
 
--- Refuses every item. `sets`: if it is past its deadline. `votes`: if the marker differs.
+-- Refuses every item of a script that stores keys (`sets`) if the deadline has passed. Refuses every item of
+-- a script that votes (`votes`) if the stored marker is not the stamp.
 local function check_deadline_and_marker(sets, votes)
   if sets and now > tonumber(ARGV[1]) then
     refuse('stale')

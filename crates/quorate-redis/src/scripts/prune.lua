@@ -1,10 +1,11 @@
 -- Raises the ledger's low-water mark and removes the records before it, a page at a time.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
--- ARGV  term, mark, the end of the last page or nothing
+-- ARGV  term, mark, the cursor that the last page returned or nothing
 return serve(true, true, 1, 3, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
   check_term(ledger, ARGV[a])
-  -- A leader whose clock is ahead must not make the ledger forget records that are yet to come.
+  -- A leader whose clock is ahead must not raise the mark above the time of records that will be written
+  -- later.
   if less(decimal(now), mark) then
     mark = decimal(now)
   end
@@ -24,7 +25,7 @@ return serve(true, true, 1, 3, function(k, a)
         old[#old + 1] = chunk[i]
       end
     end
-    -- Lua passes no more than a few thousand arguments.
+    -- A call in Lua takes a few thousand arguments at most.
     for i = 1, #old, 500 do
       call('HDEL', ledger, unpack(old, i, math.min(i + 499, #old)))
     end

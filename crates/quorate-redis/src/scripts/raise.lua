@@ -1,4 +1,4 @@
--- Sets the counter to the given count if the owner is the same and the counter is no larger.
+-- Sets the counter to the given count if the given owner holds the resource and the counter is no larger.
 -- KEYS  lock, counter
 -- ARGV  owner, the count
 -- SHARED  (unused), retention of the counter (ms)
@@ -7,7 +7,7 @@ return serve(true, true, 2, 2, function(k, a, s)
     refuse('notowner')
   end
   local last = counter(KEYS[k + 1])
-  -- The counter was forgotten while the lease is live: its last value is unknown.
+  -- If the counter has expired before the lease, its last value is unknown.
   if not last or less(ARGV[a + 1], last) then
     refuse('superseded')
   end

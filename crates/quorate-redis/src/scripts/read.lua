@@ -1,6 +1,7 @@
 -- Returns the records of the ledger, a page at a time, or the record under one key. Changes nothing.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
--- ARGV  the end of the last page or nothing; = and the key of the only record to return, or nothing
+-- ARGV  the cursor that the last page returned or nothing; '=' and the key of the only record to return, or
+--       nothing
 return serve(false, false, 1, 2, function(k, a)
   if ARGV[a + 1] == '' then
     return page_reply(KEYS[k], ARGV[a])

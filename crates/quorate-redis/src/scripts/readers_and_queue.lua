@@ -1,14 +1,15 @@
 -- Precedes the scripts that use readers or queues.
 --
 -- While readers hold a lock, its key holds the value READERS, so that other clients of the same lock find it
--- held. The key expires with the last reader. The readers are a sorted set, whose scores are their ends in
--- milliseconds of this server.
+-- held. The key expires with the last reader. The readers are the members of a sorted set. The score of a
+-- member is the end of its lease, in milliseconds of this server's clock.
 
 local READERS, READERS_MAX = 'quorate:readers', 1024
 local QUEUE, QUEUE_MAX = 'quorate:queue', 128
 local ms = math.floor(now / 1000)
 
--- Returns whether the string a is before the string b, byte by byte: Lua's end_before order depends on the locale.
+-- Returns whether the string a comes before the string b, byte by byte. Lua's own order of strings depends on
+-- the locale.
 local function bytes_less(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -60,12 +61,13 @@ local function queue_reply(places)
   return { 'held', QUEUE, decimal(last_end(places) - ms) }
 end
 
--- Returns whether `given`, which is `=` and a ticket or nothing, is the ticket of this place.
+-- Returns whether this place has the ticket `given`, which is `=` and the ticket's text, or '' without a
+-- ticket.
 local function is_of(place, given)
   return '=' .. place.ticket == given
 end
 
--- Returns the reply under `ticket` if another place is first in the queue, or nil.
+-- Returns the reply that refuses an acquire under `ticket` if another place is first in the queue; else nil.
 local function blocked_by_queue(key, ticket)
   local places = live_places(key)
   if places[1] and not is_of(places[1], ticket) then
@@ -73,7 +75,8 @@ local function blocked_by_queue(key, ticket)
   end
 end
 
--- Returns the reply to a reader under `ticket` if a place that needs exclusive access is before it, or nil.
+-- Returns the reply that refuses a reader under `ticket` if a place that needs exclusive access comes before
+-- the reader; else nil.
 local function blocked_by_writer(key, ticket)
   local places = live_places(key)
   for _, place in ipairs(places) do
@@ -85,7 +88,7 @@ local function blocked_by_writer(key, ticket)
   end
 end
 
--- Returns the end of the reader `owner`; nil or false if it is not a live reader.
+-- Returns the end of the lease of the reader `owner`; nil or false if it has no lease or the lease has ended.
 local function reader_end(readers, owner)
   local ends = call('ZSCORE', readers, owner)
   ends = ends and tonumber(ends)

@@ -1,5 +1,5 @@
--- Removes a reader; removing the last one frees the resource. Never refused because of its time or the
--- marker.
+-- Removes a reader; removing the last one frees the resource. Served even after the deadline and under
+-- another marker.
 -- KEYS  lock, readers
 -- ARGV  owner
 return serve(false, false, 2, 1, function(k, a)

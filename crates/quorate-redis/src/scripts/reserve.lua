@@ -1,5 +1,5 @@
--- Replaces the lease by a reservation if the owner is the same, and notifies the waiters, among them perhaps
--- the worker that the reservation names.
+-- Replaces the lease by a reservation if the given owner holds the lock. Notifies the waiters, one of which
+-- may be the worker that the reservation names.
 -- KEYS  lock
 -- ARGV  owner, the reservation's token, its duration (ms)
 return serve(true, true, 1, 3, function(k, a)

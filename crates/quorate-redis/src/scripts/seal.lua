@@ -1,8 +1,8 @@
 -- Makes the ledger refuse the writes of earlier terms, and returns its content, a page at a time. The pages
--- after the first miss no record that was stored at the seal: no earlier term writes any more, and the seal
--- of a later term makes the next page a refusal.
+-- after the first miss no record that was stored at the time of the seal, because earlier terms can no longer
+-- write. If a later term seals the ledger, the next page is refused.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
--- ARGV  term, the end of the last page or nothing
+-- ARGV  term, the cursor that the last page returned or nothing
 return serve(true, true, 1, 2, function(k, a)
   local stored = check_term(KEYS[k], ARGV[a])
   low_water(KEYS[k])

@@ -1,6 +1,6 @@
 -- Adds a reader if the resource is free or held by readers, and no waiter before it needs exclusive access.
 -- KEYS  lock, readers, queue
--- ARGV  owner, ttl (ms), = and a ticket or nothing
+-- ARGV  owner, ttl (ms), '=' and the ticket or nothing
 return serve(true, true, 3, 3, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
   local holder = call('GET', lock)

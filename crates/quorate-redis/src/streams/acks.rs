@@ -1,5 +1,5 @@
-//! Acks are sent in batches: the task that holds the connection sends its own ack together with all other pending
-//! acks.
+//! Sends the acks of a stream's entries in batches. The task that holds the connection sends its own ack
+//! together with the acks of all other waiting tasks.
 
 use super::{
     StreamError, StreamSource,
@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 
 /// The maximum number of acks in one command.
 const BATCH_MAX: usize = 1000;
-/// The number of tries of an ack, and the pause before the second one, which doubles each time.
+/// The number of tries of an ack, and the pause before the second try. The pause doubles each time.
 const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// The acks of one group, over a connection of their own.
+/// Acknowledges the entries of one consumer group, over a connection of its own.
 pub(super) struct Acks {
     source: StreamSource,
     pending: Mutex<Vec<PendingAck>>,
@@ -80,7 +80,7 @@ impl Acks {
         let sent = self.send(taken, &batch).await;
         let result = sent.map(|used| *connection = Some(used));
         for ack in batch {
-            // Even if the caller no longer waits, the entry is acknowledged.
+            // The caller may no longer wait. Its entry has been acknowledged all the same.
             let _ = ack.result.send(result.clone());
         }
     }

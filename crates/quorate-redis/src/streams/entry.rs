@@ -1,5 +1,5 @@
-//! Parses the server's replies into entries. The functions are pure and strict. A deleted entry has no
-//! fields.
+//! Parses the server's replies into entries of a stream. An invalid reply is an error, never a guess. A
+//! deleted entry has no fields.
 
 use super::link::unexpected;
 use quorate::node::Cause;
@@ -20,11 +20,11 @@ pub(super) struct Entry {
 /// The reply to XAUTOCLAIM.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Takeover {
-    /// The start of the next call; `None` once all pending entries have been checked.
+    /// The id at which the next call must start; `None` once all pending entries have been checked.
     pub(super) next: Option<String>,
     pub(super) entries: Vec<Entry>,
-    /// Entries that were deleted from the stream while they were pending: the server has removed them from
-    /// the pending list.
+    /// The ids of entries that were deleted from the stream while they were pending. The server has removed
+    /// them from the pending list.
     pub(super) deleted: Vec<String>,
 }
 

@@ -14,14 +14,15 @@ use quorate::{
 use redis::{Cmd, ServerError, Value};
 use std::time::Duration;
 
-/// The longest time for a connection, or for the reply to a command that does not block.
+/// The longest time that connecting, or the reply to a command that does not block, may take.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The fix for a user with too few permissions.
 const RIGHTS: &str = "let the broker's user do +xgroup|create +xreadgroup +xautoclaim +xack +select +client|setname, and give it \
                       the stream's key";
 
-/// An open connection. After an error it is not used again: a reply may still be in flight.
+/// An open connection to the broker. After an error it is not used again, since a reply may still be in
+/// flight.
 pub(super) struct BrokerConnection {
     env: Env,
     name: String,

@@ -24,8 +24,8 @@ pub(super) struct Shared {
     stream: Arc<str>,
     id_field: Option<Arc<str>>,
     check_payload: bool,
-    /// The ids of the messages that have not been dropped. So an entry that this source takes over from itself is not
-    /// delivered twice.
+    /// The ids of the entries whose messages have not been dropped yet. An entry that this source takes over
+    /// from itself is therefore not delivered twice.
     live: Mutex<BTreeSet<String>>,
 }
 
@@ -124,7 +124,8 @@ impl Shared {
         Self { acks, stream, id_field, check_payload: source.check_payload, live: Mutex::default() }
     }
 
-    /// Returns the entry as a message, unless another message of the same entry has not been dropped yet.
+    /// Returns the entry as a message. Returns `None` if an earlier message of the same entry has not been
+    /// dropped yet.
     pub(super) fn deliver(self: &Arc<Self>, entry: Entry) -> Option<StreamMessage> {
         let fresh = self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.id.clone());
         fresh.then(|| StreamMessage {
@@ -135,8 +136,8 @@ impl Shared {
     }
 }
 
-/// Escapes a stream's name for an id, which has neither braces nor control characters. Different names stay
-/// different.
+/// Escapes a stream's name, so that it can be part of a message id, which has neither braces nor control
+/// characters. Different names stay different.
 fn escape_id(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for c in name.chars() {

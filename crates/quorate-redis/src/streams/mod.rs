@@ -25,16 +25,17 @@
 //! An entry that was delivered to a consumer and not acknowledged is pending. A consumer that restarts under
 //! the same name, or reconnects, first receives its own pending entries. It also takes over the pending
 //! entries of all consumers, itself included, once they have been idle for [`StreamSource::min_idle`]. So a
-//! handler's failure is followed by another attempt. The number of *deliveries* of an entry says little about
-//! the number of *attempts* to handle it. This module therefore never gives up on an entry: the claim counts
-//! the attempts.
+//! handler's failure is followed by another attempt. An entry may be delivered many times without an attempt
+//! to handle it. This module therefore never gives up on an entry by its number of deliveries. The claim
+//! counts the attempts.
 //!
 //! # What is not guaranteed
 //!
-//! The server of a stream is the user's broker, an ordinary Redis server and not a node of the quorum: entries that it
-//! loses are lost. A group may deliver an entry to several consumers if the first of them is slow; the claim makes
-//! sure that one of them handles it. An entry whose ack did not arrive is delivered again, and the claim then reports
-//! that it is done. Entries arrive in the stream's order only as long as no entry is redelivered.
+//! The stream's server is your message broker: an ordinary Redis server, and not a node of the quorum.
+//! Entries that it loses are lost. A group may deliver an entry to several consumers if the first of them is
+//! slow. The claim makes sure that only one of them handles it. An entry whose ack did not arrive is
+//! delivered again, and the claim then reports that it is done. Entries arrive in the stream's order only as
+//! long as no entry is redelivered.
 
 mod acks;
 mod entry;

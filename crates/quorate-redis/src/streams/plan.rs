@@ -1,4 +1,4 @@
-//! Decides which command a consumer sends next, and how long it pauses after failures. Pure.
+//! Decides which command a consumer sends next, and how long it pauses after failures. Performs no I/O.
 
 use quorate::env::BootTime;
 use std::time::Duration;
@@ -14,21 +14,21 @@ const SEARCH_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     search_interval: Duration,
-    /// The last of the consumer's own pending entries that it has received again; `None` once it has received all of
-    /// them.
+    /// The id of the last of its own pending entries that the consumer has received again; `None` once it has
+    /// received all of them.
     own: Option<String>,
-    /// The position in the pending entries of all consumers; `None` between two searches.
+    /// The id at which the search for idle pending entries continues; `None` between two searches.
     cursor: Option<String>,
     next_search: BootTime,
     failures: u32,
 }
 
-/// The next command.
+/// The command that a consumer sends next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Read this consumer's own pending entries after this one.
+    /// Read this consumer's own pending entries after this id.
     Own(String),
-    /// Take over pending entries that have been idle, from this one on.
+    /// Take over idle pending entries of all consumers, from this id on.
     Takeover(String),
     /// Read new entries, and block for this long.
     New(Duration),
@@ -58,7 +58,8 @@ impl Plan {
         self.failures = 0;
     }
 
-    /// Handles entries that were taken over. `next` is the start of the next call, if there may be more.
+    /// Handles entries that were taken over. `next` is the id at which the next call must start, if there may
+    /// be more entries.
     pub(super) fn on_takeover(&mut self, next: Option<String>, now: BootTime) {
         if next.is_none() {
             self.next_search = now + self.search_interval;
@@ -72,15 +73,15 @@ impl Plan {
         self.failures = 0;
     }
 
-    /// Handles a broken connection: the entries of the last reply may not have arrived, and are pending for
-    /// this consumer.
+    /// Handles a broken connection. The server may have delivered entries in a reply that was lost. They are
+    /// pending for this consumer, which reads its own pending entries again.
     pub(super) fn on_failure(&mut self) {
         self.own = Some(first());
         self.cursor = None;
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Returns the pause before connecting. The caller shortens the pause by a random part of it.
+    /// Returns the pause before the next connection. The caller shortens it by a random time.
     pub(super) fn pause(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,
@@ -114,7 +115,7 @@ mod tests {
         plan.on_takeover(Some("9-0".to_owned()), at(0));
         assert_eq!(plan.next(BLOCK, at(0)), Step::Takeover("9-0".to_owned()));
         plan.on_takeover(None, at(100));
-        // No read blocks past the next search.
+        // A read of new entries blocks until the next search at most.
         assert_eq!(plan.next(BLOCK, at(200)), Step::New(Duration::from_millis(900)));
         plan.on_new();
         assert_eq!(plan.next(BLOCK, at(1100)), Step::Takeover("0-0".to_owned()));

@@ -1,4 +1,5 @@
-//! Reads entries: over one connection, one command at a time, and only when a message is requested.
+//! Reads the entries of a stream, over one connection and one command at a time. Reads only when a message is
+//! requested.
 
 use super::{
     Begin, StreamError, StreamMessage, StreamSource,
@@ -17,10 +18,10 @@ pub(super) struct StreamReader {
     shared: Arc<Shared>,
     plan: Plan,
     connection: Option<BrokerConnection>,
-    /// Entries that were read and not requested yet.
+    /// Entries that were read and have not been requested yet.
     ready: VecDeque<Entry>,
-    /// Set once the group exists. If the group is lost after that, the new group must begin at the first entry: there
-    /// may be entries that the lost group never delivered.
+    /// Set once the group exists. If the group is lost after that, the new group begins at the stream's first
+    /// entry, since the lost group may not have delivered all entries.
     group_exists: bool,
 }
 

@@ -10,8 +10,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::StreamMessage;
 
-/// The longest time for which one read blocks. It also limits how long it takes to notice a silently broken
-/// connection.
+/// The longest time for which one read of new entries blocks. It also limits the time after which a silently
+/// broken connection is noticed.
 const BLOCK_MAX: Duration = Duration::from_secs(5);
 
 /// A consumer of one group of one Redis stream.
@@ -38,7 +38,8 @@ pub enum Begin {
     New,
 }
 
-/// An error that prevents reading. The stream of messages continues with another try.
+/// An error while reading or acknowledging entries. After an error, the stream of messages tries again when
+/// the next message is requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream {stream:?} at {server}: {cause}")]
 pub struct StreamError {
@@ -48,8 +49,8 @@ pub struct StreamError {
 }
 
 impl StreamSource {
-    /// Reads `stream` on the server at `url` (as for [`RedisNode::parse`]) as a consumer of `group`. The
-    /// stream and the group are created if they do not exist.
+    /// Returns a source that reads `stream` as a consumer of `group`. `url` names the server, in the form
+    /// that [`RedisNode::parse`] accepts. The stream and the group are created if they do not exist.
     ///
     /// # Errors
     /// [`UrlError`] with the reason and the fix. It holds no password.
@@ -81,41 +82,41 @@ impl StreamSource {
         self
     }
 
-    /// Claims messages by the value of this field, for producers that may add one message twice. By default
-    /// the id is the stream's name and the entry's own id.
+    /// Makes the value of this field the message id by which a message is claimed, for producers that may add
+    /// one message twice. By default the message id is the stream's name and the entry's id.
     #[must_use]
     pub fn id_field(mut self, name: &str) -> Self {
         self.id_field = Some(name.into());
         self
     }
 
-    /// Stores a fingerprint of all fields with the claim: another entry with the same id and other fields
-    /// goes to the dead-letter hook. For use with [`StreamSource::id_field`]; it costs one more round trip
-    /// for each claim.
+    /// Stores a fingerprint of all fields with the claim. Another entry with the same message id and other
+    /// fields then goes to the dead-letter hook. Meant for use with [`StreamSource::id_field`]. It costs one
+    /// more round trip for each claim.
     #[must_use]
     pub fn check_payload(mut self) -> Self {
         self.check_payload = true;
         self
     }
 
-    /// Sets the start position of the group if it does not exist yet. A group that is lost after that starts
-    /// again at the stream's first entry.
+    /// Sets the start position of the group if it does not exist yet. If the group is lost while the source
+    /// runs, the new group begins at the stream's first entry.
     #[must_use]
     pub fn begin(mut self, begin: Begin) -> Self {
         self.begin = begin;
         self
     }
 
-    /// Sets the idle time after which a pending entry is taken over. It should be at least the claims' TTL; otherwise
-    /// other consumers take over entries that a slow handler still holds, and find their messages claimed. Default 30
-    /// s, at least 10 ms.
+    /// Sets the idle time after which a pending entry is taken over. It should be at least the claims' TTL.
+    /// Otherwise other consumers take over entries that a slow handler still handles, and find their messages
+    /// claimed. Default 30 s, at least 10 ms.
     #[must_use]
     pub fn min_idle(mut self, time: Duration) -> Self {
         self.min_idle = time.max(Duration::from_millis(10));
         self
     }
 
-    /// Sets the number of entries of one read, at least one. Entries that were read and that the caller has not
+    /// Sets the maximum number of entries of one read, at least one. Entries that were read and have not been
     /// requested yet are pending for this consumer. Default 32.
     #[must_use]
     pub fn batch(mut self, most: usize) -> Self {
@@ -123,9 +124,9 @@ impl StreamSource {
         self
     }
 
-    /// Returns the entries, without end, and the errors in between. Nothing is read before the first entry is
-    /// requested, and later reads happen only on request. Reading and acknowledging use a connection each.
-    /// Only one stream of messages should run for each consumer name.
+    /// Returns the endless stream of messages, and of errors in between. The source reads only when a message
+    /// is requested. Reading and acknowledging use a connection each. Only one such stream should run for
+    /// each consumer name.
     pub fn messages(&self) -> impl Stream<Item = Result<StreamMessage, StreamError>> + Send + use<> {
         let shared = Arc::new(Shared::new(Acks::new(self.clone()), self));
         let read = StreamReader::new(self.clone(), shared);

@@ -1,4 +1,4 @@
-//! A session with a node, and short functions that send requests.
+//! A client of a single node, and short functions that build and send requests.
 #![allow(
     dead_code,
     clippy::unwrap_used,

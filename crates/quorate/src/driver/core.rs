@@ -1,4 +1,4 @@
-//! The decisions of a driver, as a pure state machine: no socket, no timer, no task.
+//! The decisions of a driver, as a state machine without a socket, a timer or a task.
 
 mod probes;
 
@@ -20,15 +20,16 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 /// The maximum number of requests in one batch.
 const BATCH_MAX: usize = 256;
-/// The maximum number of batches in flight. It is small, so that later requests gather into one batch and few bytes
-/// are lost in a dead socket.
+/// The maximum number of batches in flight. It is small for two reasons. Requests that arrive meanwhile
+/// gather into one batch, and a dead connection loses few bytes.
 const IN_FLIGHT_MAX: usize = 2;
 /// The number of batches in a row without a reply after which the connection counts as dead.
 const TIMEOUTS_MAX: u32 = 3;
-/// The maximum number of releases that are kept for a node without a connection. The oldest are dropped first: their
-/// keys expire.
+/// The maximum number of releases that are kept for a node without a connection. The oldest are dropped
+/// first. That is safe, since a key that is not released expires.
 const RELEASES_MAX: usize = 100_000;
-/// The time between two probes of a quarantined node's marker: an operator may have ended the quarantine.
+/// The time between two probes of a quarantined node. A probe finds out whether an operator has ended the
+/// quarantine.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// The time between two probes of a node that was late, until it answers promptly again: at first, and after some
 /// doublings.
@@ -61,7 +62,7 @@ pub(crate) struct Core {
     policy: Arc<TrustPolicy>,
     registry: Arc<NodeRegistry>,
     queue: VecDeque<PendingRequest>,
-    /// The earliest time at which a queued request may time out. Until then the queue is not searched for expired
+    /// A time before which no queued request times out. Until then the queue is not searched for expired
     /// requests.
     queue_due: BootTime,
     in_flight: Vec<InFlightBatch>,
@@ -69,8 +70,8 @@ pub(crate) struct Core {
     connection: Connection,
     node_trust: NodeTrust,
     offset: Option<ClockOffset>,
-    /// Compares the node's clock with the boot clock. `None` unless leases on the node end by its wall clock. Kept
-    /// when a connection ends.
+    /// Detects steps of the node's clock. `None` unless leases on the node end by its wall clock. Kept when a
+    /// connection ends.
     steps: Option<ClockStepDetector>,
     /// The time of the last reply or of the last probe of the idle node.
     idle_since: BootTime,
@@ -81,22 +82,24 @@ pub(crate) struct Core {
     fence: BootTime,
     /// Releases for a node without a connection, the oldest first.
     releases: VecDeque<PendingRequest>,
-    /// When to probe a node whose vote is withheld.
+    /// The time of the next probe of a node that must not vote.
     probe_at: Option<BootTime>,
     /// When to probe a node that was late, and the time until the probe after that.
     late_probe: Option<(BootTime, Duration)>,
     /// The resources for whose releases callers wait.
     listening: ListenSet,
-    /// True until the first session can be used, or the first attempt to open one has failed. Requests wait until
-    /// then, and only then does their node timeout begin.
+    /// True until the first session can be used, or the first attempt to open one has failed. Until then
+    /// requests wait, and their node timeout has not begun.
     starting: bool,
 }
 
 #[derive(Debug)]
 enum Connection {
-    /// No session. Callers are answered with `cause`, which is `None` before the first attempt.
+    /// No session is open. Callers get `cause` as their answer. It is `None` before the first attempt to open
+    /// a session; then callers wait.
     Down { retry_at: BootTime, cause: Option<Cause> },
-    /// A session is being opened. Callers wait if it is the first one, and otherwise are answered with `cause`.
+    /// A session is being opened. If it is the first one, `cause` is `None` and callers wait. Otherwise
+    /// callers get `cause` as their answer.
     Opening { until: BootTime, began: BootTime, cause: Option<Cause> },
     /// A session is open.
     Up,
@@ -113,7 +116,8 @@ impl Connection {
 }
 
 impl Core {
-    /// Creates the driver of node `me`. `watch_clock` is true where a step of the node's clock may end leases early.
+    /// Creates the driver of node `me`. `watch_clock` is true if a step of the node's clock may end leases
+    /// early.
     pub(crate) fn new(
         me: usize,
         watch_clock: bool,
@@ -147,7 +151,7 @@ impl Core {
         }
     }
 
-    /// Takes a message, without waiting or failing. A request is answered by its deadline.
+    /// Accepts a message, without waiting or failing. A request is answered by its deadline.
     pub(crate) fn enqueue(&mut self, message: DriverMessage) {
         match message {
             DriverMessage::Request(pending) => self.push(pending),
@@ -168,7 +172,8 @@ impl Core {
         self.listening.contains(resource)
     }
 
-    /// Takes the result of opening a session. If [`Core::is_up`] returns false afterwards, the task drops the session.
+    /// Handles the result of opening a session. If [`Core::is_up`] returns false afterwards, the task drops
+    /// the session.
     pub(crate) fn opened(&mut self, now: BootTime, result: Result<Hello, Cause>) {
         match result.and_then(|hello| refuse_volatile(&self.policy.config, hello)) {
             Ok(hello) => {
@@ -196,12 +201,12 @@ impl Core {
         }
     }
 
-    /// Takes the event that the connection broke.
+    /// Handles the end of the connection.
     pub(crate) fn closed(&mut self, now: BootTime, cause: Cause) {
         self.fail_connection(now, cause);
     }
 
-    /// Takes the reply to a batch, or the reason why there is none.
+    /// Handles the reply to a batch, or the reason why there is none.
     pub(crate) fn replied(&mut self, now: BootTime, id: u64, result: Result<BatchReply, Cause>) {
         let at = self.in_flight.iter().position(|batch| batch.id == id);
         match (result, at) {
@@ -249,7 +254,7 @@ impl Core {
         self.queue.is_empty() && self.in_flight.is_empty() && self.releases.is_empty()
     }
 
-    /// Ends the driver: every caller that still waits gets its one vote.
+    /// Ends the driver: every caller that still waits is answered with an error.
     pub(crate) fn stop(&mut self, now: BootTime) {
         self.fail_connection(now, Cause::Stopped);
         self.connection = Connection::Down { retry_at: now, cause: Some(Cause::Stopped) };
@@ -276,8 +281,8 @@ impl Core {
             _ => {}
         }
         if self.is_up() {
-            // Subscribe before any batch is sent: if a request of the batch finds a lease held, the report of that
-            // lease's release cannot be missed.
+            // Subscribe before any batch is sent: if a request of the batch finds the lock held, the node
+            // reports the later release to this session.
             commands.extend(std::iter::from_fn(|| self.listening.next_change()).map(Command::Listen));
             self.evaluate_trust(now, &mut commands);
             self.end_start(now);
@@ -290,7 +295,7 @@ impl Core {
         commands
     }
 
-    /// Returns when [`Core::step`] has work if no event comes before.
+    /// Returns the time at which the task must call [`Core::step`] if no event comes earlier.
     pub(crate) fn wake(&self) -> BootTime {
         let connection = match &self.connection {
             Connection::Down { retry_at, .. } => Some(self.opens_at(*retry_at)),
@@ -307,8 +312,8 @@ impl Core {
         connection.into_iter().chain(in_flight).chain(releases).chain(queue).min().unwrap_or(NEVER)
     }
 
-    /// Returns when the next session may be opened. Requests of the last session may still run on the node until
-    /// `fence`.
+    /// Returns the time from which the next session may be opened. The node may still execute requests of the
+    /// last session until the time `fence`.
     fn opens_at(&self, retry_at: BootTime) -> BootTime {
         if self.policy.config.sabotaged(Sabotage::NoFence) { retry_at } else { retry_at.max(self.fence) }
     }
@@ -345,7 +350,7 @@ impl Core {
         }
     }
 
-    /// Answers every queued request at once where the node is known to be unreachable.
+    /// Answers every queued request at once if the node is known to be unreachable.
     fn fail_queue(&mut self) {
         let Some(cause) = self.connection.cause().cloned() else { return };
         for pending in mem::take(&mut self.queue) {
@@ -356,14 +361,15 @@ impl Core {
     }
 
     fn open_timeout(&self) -> Duration {
-        // A handshake takes several round trips, and more with TLS. Only the first round waits for it, and its node
-        // timeout begins afterwards: see `Core::starting`.
+        // A handshake takes several round trips, and more with TLS. Only the requests of the first round wait
+        // for it, and their node timeout begins afterwards: see `Core::starting`.
         (self.policy.config.node_timeout * 2).max(Duration::from_secs(1))
     }
 
     // --- requests ---------------------------------------------------------------------------------------
 
-    /// Sends one batch, if there is one and room for it. Returns whether another may follow.
+    /// Sends one batch if requests are queued and fewer than [`IN_FLIGHT_MAX`] batches are in flight. Returns
+    /// whether another call may send more.
     fn send_batch(&mut self, now: BootTime, commands: &mut Vec<Command>) -> bool {
         if self.in_flight.len() >= IN_FLIGHT_MAX || self.queue.is_empty() {
             return false;
@@ -394,8 +400,8 @@ impl Core {
                     let why = why.clone();
                     self.answer(pending.reply, None, Answer::Untrusted(why));
                 }
-                // The node checks only the `not_after` of the batch, which is later than this request's. So the driver
-                // refuses the request itself.
+                // The node compares its clock with the `not_after` of the batch, which is later than the
+                // `not_after` of this request. So the driver itself refuses the request.
                 (Some(_), _) if pending.not_after.is_some_and(|end| last.is_none_or(|last| last > end)) => {
                     self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Stale)));
                 }
@@ -414,7 +420,8 @@ impl Core {
         true
     }
 
-    /// Sends a batch. Returns it, so that the caller adds the waiting requests; `None` without a session.
+    /// Sends a batch. Returns its entry in `in_flight`, so that the calling function can add the pending
+    /// requests. Returns `None` without a session.
     fn send(
         &mut self,
         now: BootTime,
@@ -454,7 +461,7 @@ impl Core {
             return self.on_marker_reply(now, (marking, batch.trust_reply), sent, reply);
         }
         if batch.requests.is_empty() {
-            // A probe.
+            // The batch was a probe. It has no caller.
             if let Some(Reply::Refused(Refusal::Marker(marker))) = reply.replies.into_iter().next() {
                 self.node_trust.marker_changed(now, reply.node_time, marker);
             }
@@ -493,7 +500,8 @@ impl Core {
                 self.node_trust.marker_changed(now, reply.node_time, marker);
                 self.answer(trust_reply, sent, Answer::Failed(Cause::Closed));
             }
-            // The write came too late, or the node failed: a new handshake tries again.
+            // The write reached the node too late, or the node failed. After a new handshake the driver tries
+            // again.
             other => {
                 let cause = match other {
                     Some(Reply::Refused(Refusal::Stale)) => Cause::TimedOut,
@@ -508,8 +516,8 @@ impl Core {
         }
     }
 
-    /// Sets `starting` to false once the first session can be used, or could not be opened. From then on the requests
-    /// that waited for it have only the node timeout.
+    /// Sets `starting` to false once the first session can be used, or could not be opened. The requests that
+    /// waited for it then get the node timeout, from now on.
     fn end_start(&mut self, now: BootTime) {
         let waits = match &self.connection {
             Connection::Up => self.node_trust.is_unknown(),
@@ -578,9 +586,9 @@ impl Core {
             self.fail_connection(now, Cause::TimedOut);
             return;
         }
-        // The batch stays in the connection, ahead of all later batches; only its reply is no longer used. Releases
-        // are sent again: if the connection is broken without an error and no other request follows, only their
-        // timeouts reveal that.
+        // The node may still receive the batch, but its reply is no longer used. Its releases are sent again.
+        // A connection may be broken without an error. If no other request follows, only the timeouts of
+        // these releases reveal that.
         for batch in mem::take(&mut self.in_flight) {
             if batch.deadline > now {
                 self.in_flight.push(batch);
@@ -600,16 +608,17 @@ impl Core {
         self.answer_under(memory, to, sent, answer);
     }
 
-    /// Sends a vote under `memory`: the node's memory epoch at the time of the request, which may have ended since.
+    /// Sends a vote that belongs to the memory epoch `memory`, which was the node's when the request was sent
+    /// and may have ended since.
     fn answer_under(&self, memory: NodeEpoch, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
         let Some(to) = to else { return };
-        // The caller may be gone: then the vote is not needed.
+        // If the caller no longer waits, the vote is not needed.
         let _ = to.sender.send(Vote { node: self.me, ticket: to.ticket, sent, memory, answer });
     }
 }
 
-/// Under `durable = true`, refuses a node unless it is known to have every answered write on its disk. Otherwise the
-/// node could lose grants in a restart, and would still be trusted.
+/// Under `durable = true`, refuses a node unless it is known to write every change to its disk before it
+/// replies. Under this setting a restarted node is trusted without a quarantine, so it must not lose grants.
 fn refuse_volatile(config: &QuorumConfig, hello: Hello) -> Result<Hello, Cause> {
     if !config.durable || hello.durable == Some(true) {
         return Ok(hello);

@@ -1,4 +1,4 @@
-//! Tests of the driver's core without a runtime: each test gives every event and every time.
+//! Tests of the driver's core without a runtime: each test supplies every event and every time.
 
 use crate::{
     config::{QuorumConfig, SharedSettings},
@@ -20,7 +20,7 @@ const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
 }
 
-/// The node's clock is an hour ahead of the boot clock.
+/// Returns the time on a node's clock that is an hour ahead of the boot clock.
 fn node_time(ms: u64) -> NodeTime {
     NodeTime::from_micros((3_600_000 + ms) * 1_000)
 }
@@ -44,7 +44,7 @@ impl Harness {
         Self { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes }
     }
 
-    /// Connected at 10 ms to a node that has this worker's marker and votes.
+    /// Returns a core that has been connected since 10 ms to a node that has this worker's marker and votes.
     fn trusted() -> Self {
         let mut harness = Self::new();
         assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
@@ -183,8 +183,8 @@ fn queued_requests_are_sent_in_order_as_one_batch_with_a_not_after_on_the_node_s
     assert!(harness.core.is_idle());
 }
 
-/// A node checks only the `not_after` of the batch. So the driver sends a request only in a batch whose `not_after` is
-/// not later than the request's own.
+/// A node compares its clock with the `not_after` of the whole batch. So the driver sends a request only in a
+/// batch whose `not_after` is not later than the request's own.
 #[test]
 fn a_request_with_a_not_after_is_sent_only_in_a_batch_that_the_node_refuses_by_then() {
     // A batch that is sent at 11 ms may be executed until 111 ms.
@@ -256,7 +256,8 @@ fn after_several_timeouts_a_new_session_opens_after_the_fence_and_sends_releases
     assert_eq!(sent(harness.core.step(at(11))).len(), 1);
     harness.pending(release(), 99_999, false);
     assert_eq!(sent(harness.core.step(at(12))).len(), 1);
-    // After two batches that timed out, the connection does not count as dead yet. Only the release is sent again.
+    // Two batches have timed out, and the connection does not count as dead yet. Only the release is sent
+    // again.
     let again = sent(harness.core.step(at(112)));
     assert_eq!(again[0].1.requests, [release()]);
     harness.pending(acquire(), 220, true);
@@ -393,8 +394,8 @@ fn a_marker_that_arrived_too_late_is_written_on_the_next_connection() {
     assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
 }
 
-/// Returns the core of the first of three nodes, trusted at 10 ms. If `steady` is true, the clocks of the other two
-/// nodes have not stepped against the boot clock.
+/// Returns the core of the first of three nodes. The node has a vote since 10 ms. If `steady` is true, the
+/// clocks of the other two nodes have not stepped against the boot clock.
 fn one_of_three(steady: bool) -> Harness {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));
@@ -411,7 +412,8 @@ fn one_of_three(steady: bool) -> Harness {
     harness
 }
 
-/// Acquires at 1000 ms; the reply shows a clock that has stepped a minute ahead.
+/// Sends an acquire at 1,000 ms, whose reply shows that the node's clock has stepped a minute ahead. Returns
+/// the vote.
 fn step(harness: &mut Harness) -> Vote {
     harness.pending(acquire(), 1_100, true);
     let (in_flight, _) = sent(harness.core.step(at(1_000))).remove(0);
@@ -586,7 +588,7 @@ fn the_first_round_gets_the_reason_why_no_session_was_opened() {
     assert_eq!(harness.answers().len(), 1);
 }
 
-/// A new node, the first of three new nodes.
+/// The node is the first of three nodes, which are all new.
 #[test]
 fn the_first_round_on_a_new_node_waits_for_the_first_handshakes_with_the_other_nodes() {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];

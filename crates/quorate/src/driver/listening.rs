@@ -1,17 +1,18 @@
 use crate::node::{Listen, Resource};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The resources for whose releases the callers of one node wait, and the changes of this set that have not been sent
-/// to the node's session yet.
+/// The resources for whose releases callers wait, and the changes of this set that have not been passed to
+/// the node's session yet.
 #[derive(Debug, Default)]
 pub(crate) struct ListenSet {
     resources: BTreeSet<Resource>,
-    /// Changes for the session, in order. Empty without a session: a new session gets all resources.
+    /// Changes for the session, in order. Empty without a session, since a new session subscribes to all
+    /// resources.
     changes: VecDeque<Listen>,
 }
 
 impl ListenSet {
-    /// Adds or removes a resource; an open session gets the change.
+    /// Adds or removes a resource. If a session is open, queues the change for it.
     pub(crate) fn change(&mut self, listen: Listen, is_up: bool) {
         let changed = match &listen {
             Listen::Begin(resource) => self.resources.insert(resource.clone()),
@@ -37,7 +38,7 @@ impl ListenSet {
         self.changes.pop_front()
     }
 
-    /// Returns whether a caller waits for `resource`. Reports of any other resource are ignored.
+    /// Returns whether a caller waits for `resource`. Reports about any other resource are ignored.
     pub(crate) fn contains(&self, resource: &Resource) -> bool {
         self.resources.contains(resource)
     }

@@ -16,22 +16,25 @@ pub(crate) enum DriverMessage {
     Late,
 }
 
-/// A request between its caller and the reply of one node.
+/// A request to one node that has not been answered yet.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    /// The request to the node. `None` ends the node's quarantine: the driver then writes a marker of its own.
+    /// The request to the node. `None` asks the driver to end the node's quarantine, by writing a new marker.
     pub(crate) request: Option<Request>,
-    /// The caller gets *timed out* after this. After the deadline, a release is no longer needed: its key has expired.
+    /// The time at which the caller gets *timed out* as its answer. A release is dropped then, since its key
+    /// has expired.
     pub(crate) deadline: BootTime,
-    /// The time on the node's clock after which the node must not serve it; `None` for no such time.
+    /// The time on the node's clock after which the node must not execute the request; `None` if there is no
+    /// such time.
     pub(crate) not_after: Option<NodeTime>,
     /// The caller that waits for the vote. A release is sent even if no caller waits.
     pub(crate) reply: Option<ReplyTo>,
 }
 
 impl PendingRequest {
-    /// Returns whether this is a release that may be sent again, even late, because it frees the lease of one attempt
-    /// only. A release of all readers must not be sent again, since it would also free later readers.
+    /// Returns whether this is a release that may be sent again, even late. The release of one attempt's
+    /// lease may, since it frees nothing else. The release of all readers must not be sent again, since it
+    /// would also remove later readers.
     pub(crate) fn is_release(&self) -> bool {
         let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
         self.request.as_ref().is_some_and(|request| request.is_release() && !every_reader(request))
@@ -43,7 +46,7 @@ impl PendingRequest {
 pub(crate) struct InFlightBatch {
     pub(crate) id: u64,
     pub(crate) sent: BootTime,
-    /// The memory of the node when the batch was sent.
+    /// The node's memory epoch when the batch was sent.
     pub(crate) memory: NodeEpoch,
     pub(crate) deadline: BootTime,
     /// The result of the last call of [`InFlightBatch::next_deadline`].
@@ -67,7 +70,7 @@ impl InFlightBatch {
         })
     }
 
-    /// Returns when the first of the callers, or the batch itself, times out.
+    /// Returns the time at which the first of the callers, or the batch itself, times out.
     pub(crate) fn next_deadline(&self) -> BootTime {
         let waiting = self.requests.iter().flatten().filter(|pending| pending.reply.is_some());
         waiting.map(|pending| pending.deadline).min().unwrap_or(self.deadline).min(self.deadline)

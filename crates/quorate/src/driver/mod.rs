@@ -1,13 +1,16 @@
-//! One task for each node. It owns the node's session, sends requests in batches, and returns votes.
+//! Drivers: a driver is the task that serves one node. It owns the node's session, sends requests in batches,
+//! and returns votes.
 //!
-//! [`core`] makes the decisions and reads no clock; [`task`] carries them out. [`NodePool`] holds the drivers of a
-//! quorum. A request travels as a [`DriverMessage`](message::DriverMessage) to the driver, waits there as a
-//! [`PendingRequest`](message::PendingRequest), and is part of one [`InFlightBatch`](message::InFlightBatch) until the
-//! reply comes.
+//! [`core`] makes the decisions, without I/O and without reading a clock. [`task`] carries them out.
+//! [`NodePool`] holds the drivers of a quorum. A request travels as a
+//! [`DriverMessage`](message::DriverMessage) to the driver, waits there as a
+//! [`PendingRequest`](message::PendingRequest), and is part of one [`InFlightBatch`](message::InFlightBatch)
+//! until the reply comes.
 //!
-//! While a caller waits for a release, the nodes report releases to its process. For each owner that was released,
-//! [`WakeQueue`](wake_queue) counts the nodes that reported it, and wakes one waiter once a majority has reported it.
-//! Such reports may be lost. A lost report only delays the waiter's next attempt.
+//! While a caller waits for a lock, the nodes report the lock's releases to the caller's process. For each
+//! former owner, [`WakeQueue`](wake_queue) counts the nodes that reported its release. Once a majority has
+//! reported it, the queue wakes one waiter. A report may be lost, which only delays the waiter's next
+//! attempt.
 
 mod core;
 #[cfg(test)]

@@ -20,13 +20,15 @@ use tokio_util::sync::CancellationToken;
 /// An event that a pool reports to the lease renewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolEvent {
-    /// A node may have lost its grants: each lease must compare its grants with the nodes' present memory epochs.
+    /// A node may have lost its grants. Each lease must compare its grants with the nodes' present memory
+    /// epochs.
     LostMemory,
 }
 
 type StartDriver = Box<dyn FnOnce(Env, Core, DriverChannels) + Send>;
 
-/// A node before its driver is started. It hides the node's type, so that one list holds nodes of several kinds.
+/// A node whose driver has not been started. It hides the node's type, so that one list can contain nodes of
+/// several kinds.
 pub(crate) struct NodeFactory {
     name: Arc<str>,
     watch_clock: bool,
@@ -50,7 +52,8 @@ impl fmt::Debug for NodeFactory {
     }
 }
 
-/// The drivers of a quorum. The pool sends requests to the drivers, and returns channels on which their votes arrive.
+/// The drivers of a quorum's nodes. The pool sends requests to the drivers, and returns channels on which
+/// their votes arrive.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     env: Env,
@@ -124,7 +127,7 @@ impl NodePool {
         self.registry.epoch(node)
     }
 
-    /// Returns when the memory of a node began, by its own clock.
+    /// Returns the time on a node's clock at which its memory epoch began.
     pub(crate) fn since(&self, node: usize) -> NodeTime {
         self.registry.since(node)
     }
@@ -200,7 +203,8 @@ impl NodePool {
         self.send(node, PendingRequest { request, deadline, not_after: None, reply: Some(reply) });
     }
 
-    /// Does the same as [`NodePool::ask`] for a request that the node must refuse once its clock is past `not_after`.
+    /// Does the same as [`NodePool::ask`], for a request that the node must not execute once its clock is
+    /// past `not_after`.
     pub(crate) fn ask_until(&self, node: usize, request: Request, not_after: NodeTime, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
         let (request, not_after) = (Some(request), Some(not_after));
@@ -225,9 +229,9 @@ impl NodePool {
         votes
     }
 
-    /// Releases `resource` on every node where `may_hold` returns true for `owner`. It is synchronous, so that `Drop` may
-    /// call it. The release is sent after all earlier requests, and kept for an unreachable node until the key has
-    /// expired.
+    /// Releases the lease of `owner` on `resource`, on every node for which `may_hold` returns true. It is
+    /// synchronous, so that `Drop` may call it. The release is sent after all earlier requests. For an
+    /// unreachable node it is kept until the key has expired.
     pub(crate) fn release(
         &self,
         resource: &Resource,
@@ -288,7 +292,7 @@ impl NodePool {
         NoMajority::new(self.majority(), nodes.iter().map(outcome).collect())
     }
 
-    /// Returns whether a majority of the nodes could vote at one time since this worker started.
+    /// Returns whether, at any time since this worker started, a majority of the nodes could vote.
     pub(crate) fn has_had_quorum(&self) -> bool {
         self.registry.has_had_quorum()
     }
@@ -305,7 +309,7 @@ impl NodePool {
     }
 
     fn send(&self, node: usize, pending: PendingRequest) {
-        // A driver that has ended takes no messages: the caller is answered here.
+        // A driver that has ended takes no messages, so the pool answers the caller.
         let sent = self.mailboxes[node].send(DriverMessage::Request(pending));
         if let Err(mpsc::error::SendError(DriverMessage::Request(PendingRequest {
             reply: Some(reply),

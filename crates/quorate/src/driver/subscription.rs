@@ -8,8 +8,8 @@ use crate::{
 use std::{fmt, sync::Arc};
 use tokio::sync::Notify;
 
-/// One waiter for a release of a resource. While a waiter exists, the nodes report the resource's releases to this
-/// process. Dropping the last waiter ends the reports.
+/// One waiter for a release of a resource. While a waiter exists, the nodes report the resource's releases to
+/// this process. Dropping the last waiter for a resource ends the reports.
 pub(crate) struct Subscription {
     pool: Arc<NodePool>,
     resource: Resource,
@@ -18,14 +18,15 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Begins to wait for a release of `resource`. A request that is sent later reaches each node after the
-    /// subscription has begun there.
+    /// Begins to wait for a release of `resource`. The subscription reaches each node before any request that
+    /// is sent later.
     pub(crate) fn begin(pool: &Arc<NodePool>, resource: &Resource) -> Self {
         let notify = Arc::new(Notify::new());
         let mut wake_queue = pool.waiters().wake_queue();
         let (id, first) = wake_queue.join(resource, Arc::clone(&notify));
         if first {
-            // Send this under the lock, so that the end of another waiter's subscription cannot overtake it.
+            // This is sent while the queue is locked, so that the end of another waiter's subscription cannot
+            // overtake it.
             pool.listen(&Listen::Begin(resource.clone()));
         }
         drop(wake_queue);
@@ -35,7 +36,7 @@ impl Subscription {
     /// Waits until a majority of the nodes has reported a release, and it is this waiter's turn.
     ///
     /// # Cancel safety
-    /// Safe: a wake that came meanwhile is kept.
+    /// Safe: a wake that came before the drop is kept for the next call.
     pub(crate) async fn woken(&self) -> Wake {
         loop {
             if let Some(wake) = self.take() {
@@ -45,8 +46,8 @@ impl Subscription {
         }
     }
 
-    /// Records that an attempt begins, which uses up a pending wake: the attempt itself finds out whether the resource
-    /// is free.
+    /// Records that this waiter begins an attempt, and drops its pending wake, if any. The attempt itself
+    /// finds out whether the resource is free.
     pub(crate) fn attempts(&self) {
         let _ = self.take();
     }
@@ -70,7 +71,7 @@ impl Subscription {
         }
     }
 
-    /// Returns whether a majority has ever reported a release here, of any resource.
+    /// Returns whether a majority of the nodes has ever reported a release to this process, of any resource.
     pub(crate) fn releases_are_reported(&self) -> bool {
         self.pool.waiters().releases_are_reported()
     }

@@ -49,7 +49,7 @@ pub(crate) struct DriverChannels {
     pub(crate) flush_timeout: Duration,
 }
 
-/// Serves one node until every sender of messages is gone, or until a flush is requested and done.
+/// Serves one node until the pool is dropped or requests a flush. Then sends the pending requests, and ends.
 pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: DriverChannels) {
     let (_, pushes) = PushSender::channel();
     let mut driver = Driver {
@@ -102,8 +102,8 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
     }
 }
 
-/// A timer that is set very often, nearly always to a later time than before. When a later time is set, the timer is
-/// not changed. It then elapses once too early, which is harmless and costs less than a new timer each time.
+/// A timer that is set very often, nearly always to a later time than before. Setting a later time does not
+/// change it, so it may elapse too early once. That is harmless, and costs less than a new timer each time.
 struct Timer<'a> {
     env: &'a Env,
     set: Option<(BootTime, BoxFuture<'a, ()>)>,
@@ -188,7 +188,8 @@ impl<N: Node> Driver<'_, N> {
         }
     }
 
-    /// Drops the session. Replies that arrive later are dropped too: their callers have been answered.
+    /// Drops the session. Replies that arrive later are dropped too, since the core has answered their
+    /// callers.
     fn close(&mut self) {
         self.session = None;
         self.opening = None;

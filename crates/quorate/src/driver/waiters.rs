@@ -5,12 +5,11 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// The callers of one quorum that wait for releases.
+/// The callers that wait for releases, for all nodes of one quorum.
 #[derive(Debug)]
 pub(crate) struct WaiterRegistry {
     wake_queue: Mutex<WakeQueue<Arc<Notify>>>,
-    /// True once a majority has reported a release. That shows that the nodes can push and that workers publish their
-    /// releases.
+    /// True once a majority of the nodes has reported a release. That shows that the nodes can send pushes.
     reported: AtomicBool,
 }
 
@@ -19,7 +18,7 @@ impl WaiterRegistry {
         Self { wake_queue: Mutex::new(WakeQueue::new(nodes)), reported: AtomicBool::new(false) }
     }
 
-    /// Takes a node's report of a release. The node sent the report to `notified` sessions.
+    /// Handles a node's report of a release. The node sent the report to `notified` sessions.
     pub(crate) fn on_release(&self, node: usize, freed: &ReleasedLease, notified: u32) {
         if let Some(notify) = self.wake_queue().on_release(node, freed, notified) {
             self.reported.store(true, Ordering::Relaxed);
@@ -27,7 +26,7 @@ impl WaiterRegistry {
         }
     }
 
-    /// Returns whether a majority has ever reported a release, of any resource.
+    /// Returns whether a majority of the nodes has ever reported a release, of any resource.
     pub(crate) fn releases_are_reported(&self) -> bool {
         self.reported.load(Ordering::Relaxed)
     }

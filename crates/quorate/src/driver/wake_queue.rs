@@ -4,15 +4,18 @@ use crate::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first. More
-/// releases can be in progress only if a node reports releases that did not happen.
+/// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first,
+/// which at worst delays a waiter. More releases are in progress only under heavy contention, or if a node
+/// reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
-/// The waiters of this process for each resource, and the waiter that a release wakes. Pure; `W` notifies a waiter.
+/// The queues of this process's waiters, one for each resource. It decides which waiter a release wakes. It
+/// performs no I/O: it returns a `W`, with which the caller notifies the waiter.
 ///
-/// A lease has been released once a majority of the nodes has reported a release of *one* owner. Fewer reports prove
-/// nothing: a lost attempt releases its grants on a minority, and a single faulty node may report any release. Each
-/// release wakes only one waiter, the one that has waited longest: if several waiters tried at once, perhaps none
+/// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer
+/// reports prove nothing. An attempt that failed releases the grants that it had on a minority of the nodes.
+/// And a single faulty node may report a release that did not happen. Each release wakes only one waiter: the
+/// one that has waited longest and has not been woken yet. If several waiters attempted at once, perhaps none
 /// would win. If a waiter was woken and then leaves, the next waiter is woken instead.
 ///
 /// A lease on a bare majority is released on these nodes only, and one lost report would hide the release. So if a
@@ -60,10 +63,10 @@ struct Release {
     woken: bool,
 }
 
-/// The work that is left once a waiter has gone.
+/// The actions that the caller must take after a waiter has left.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeaveResult<W> {
-    /// The next waiter, to be notified, if the waiter that left had been woken.
+    /// The next waiter, which the caller must notify. Set if the waiter that left had been woken.
     pub(crate) wake: Option<W>,
     /// True if it was the last waiter for the resource.
     pub(crate) last: bool,
@@ -74,7 +77,7 @@ impl<W: Clone> WakeQueue<W> {
         Self { nodes, next: 0, queues: BTreeMap::new() }
     }
 
-    /// Adds a waiter. Returns its id, and whether it is the first for the resource.
+    /// Adds a waiter. Returns its id, and whether it is the only waiter for the resource.
     pub(crate) fn join(&mut self, resource: &Resource, notify: W) -> (u64, bool) {
         let id = self.next;
         self.next += 1;
@@ -137,14 +140,15 @@ impl<W: Clone> WakeQueue<W> {
         if held_on - 1 > free_after { held_on - 1 } else { free_after }
     }
 
-    /// Takes the wake of the waiter `id`, if it was woken. An attempt takes the wake when it begins, since the attempt
-    /// itself finds out whether the resource is free.
+    /// Takes the wake of the waiter `id`, if it was woken. Also called when the waiter begins an attempt,
+    /// since the attempt itself finds out whether the resource is free.
     pub(crate) fn take_wake(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
         let queue = self.queues.get_mut(resource)?;
         queue.waiters.iter_mut().find(|waiter| waiter.id == id)?.wake.take()
     }
 
-    /// Wakes the next waiter after `id`, which acquired a lease that others may share. Returns the waiter to be notified.
+    /// Wakes another waiter, since the waiter `id` acquired a lease that other readers may share. Returns the
+    /// waiter to be notified.
     pub(crate) fn wake_next(&mut self, resource: &Resource, id: u64) -> Option<W> {
         let queue = self.queues.get_mut(resource)?;
         let next = queue.waiters.iter_mut().find(|waiter| waiter.id != id && waiter.wake.is_none())?;
@@ -217,7 +221,7 @@ mod tests {
         Wake { owner: freed(owner).owner, notified: 3 }
     }
 
-    /// A queue over five nodes, with these waiters for `r`.
+    /// Returns a wake queue over five nodes, with `waiters` waiting for the resource `r`.
     fn wake_queue(waiters: &[char]) -> WakeQueue<char> {
         let mut wake_queue = WakeQueue::new(5);
         for (at, notify) in waiters.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The effect of a request on a node, as a pure function of the stored rows, the request and the node's
-//! clocks.
+//! The engine: computes the effect of a request on a node from the stored rows, the request and the node's
+//! clocks. It performs no I/O of its own.
 //!
-//! The memory node, the file node and the simulation's nodes run this code over stores of their own. The Lua
-//! scripts of `quorate-redis` implement the same rules, and one conformance suite checks all of them.
+//! The memory node, the file node and the simulation's nodes run this code, each over its own [`Store`]. The
+//! Lua scripts of `quorate-redis` implement the same rules, and one conformance suite checks all of them.
 
 mod claim;
 mod ledger;
@@ -38,7 +38,7 @@ pub(crate) use crate::plain::cut;
 pub struct Clocks {
     /// The wall clock. It stamps replies and limits the age of counters and done records.
     pub wall: NodeTime,
-    /// The clock that times leases, in nanoseconds: the boot clock where there is one, else the wall clock.
+    /// The clock that times leases, in nanoseconds: the boot clock if the node has one, else the wall clock.
     pub lease_nanos: u64,
 }
 
@@ -47,9 +47,10 @@ pub struct Clocks {
 pub struct LeaseRow {
     /// The owner token, or [`Owner::READERS`] if readers hold the resource.
     pub owner: Arc<str>,
-    /// The end of the lease, on the clock of [`Clocks::lease_nanos`]. For readers, the end of the last one.
+    /// The end of the lease, on the clock of [`Clocks::lease_nanos`]. For readers, the end of the last
+    /// reader's lease.
     pub until_nanos: u64,
-    /// The readers.
+    /// The readers that hold the resource; empty under an exclusive lease.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<ReaderRow>,
 }
@@ -66,7 +67,7 @@ pub struct ReaderRow {
 /// The queue of waiters for a resource.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct QueueRow {
-    /// The end of the last place, on the clock of [`Clocks::lease_nanos`].
+    /// The end of the place that lasts longest, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
     /// The places, in queue order.
     pub places: Vec<PlaceRow>,
@@ -77,7 +78,7 @@ pub struct QueueRow {
 pub struct PlaceRow {
     /// The waiter's wall clock when it began to wait, in microseconds.
     pub at: u64,
-    /// The ticket.
+    /// The token that identifies the waiter's place.
     pub ticket: Arc<str>,
     /// The end of the place, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
@@ -88,9 +89,9 @@ pub struct PlaceRow {
 /// A fencing counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CounterRow {
-    /// The last count.
+    /// The counter's value.
     pub count: FencingToken,
-    /// The time from which it may be forgotten, in microseconds of the node's wall clock.
+    /// The time from which the counter may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
 }
 
@@ -99,20 +100,21 @@ pub struct CounterRow {
 pub struct LifeRow {
     /// The time for which the ledger is kept after its last change, in milliseconds.
     pub millis: u64,
-    /// The time from which it may be forgotten, in microseconds of the node's wall clock.
+    /// The time from which the ledger may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
 }
 
-/// The record of a claim, apart from its lease, and the time until which it is kept.
+/// A row with the record of a claim, and the time until which the record is kept. The claim's lease is a
+/// [`LeaseRow`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClaimRow {
     /// The record.
     pub record: ClaimRecord,
-    /// The time from which it may be forgotten, in microseconds of the node's wall clock.
+    /// The time from which the record may be forgotten, in microseconds of the node's wall clock.
     pub until_micros: u64,
 }
 
-/// The record of a claim, apart from its lease.
+/// The record of a claim: its counted attempts, or its result.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimRecord {
@@ -122,7 +124,8 @@ pub enum ClaimRecord {
     Done(DoneRecord),
 }
 
-/// The rows of a node. A store may return rows whose time has passed: the engine checks their times.
+/// Access to the rows of a node. A store may return rows whose time has passed, since the engine checks their
+/// times.
 pub trait Store {
     /// The reason why the store could not be read or written.
     type Error;
@@ -146,9 +149,9 @@ pub trait Store {
     fn ledger(&self, group: &str) -> Result<LedgerState, Self::Error>;
     /// Replaces the whole ledger of a group.
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Self::Error>;
-    /// Returns a part of a group's ledger, so that the store does not have to read the whole ledger. The part has at
-    /// most `most` records, in the order of their keys, and only keys greater than `after`. The result always includes
-    /// the term and the low-water mark.
+    /// Returns the records of a group's ledger whose keys are greater than `after`: at most `most` of them,
+    /// in the order of their keys. The result also includes the term and the low-water mark. The default
+    /// implementation reads the whole ledger; a store can override it to read less.
     fn ledger_after(
         &self,
         group: &str,
@@ -185,8 +188,8 @@ pub trait Store {
         }
         self.set_ledger(group, LedgerState { term, low_water, records: all.into_iter().collect() })
     }
-    /// Returns the retention of a group's ledger: `None` if the ledger does not exist, or if the store keeps its
-    /// ledgers forever.
+    /// Returns the retention of a group's ledger: `None` if the ledger does not exist, or if the store never
+    /// removes ledgers.
     fn ledger_life(&self, _group: &str) -> Result<Option<LifeRow>, Self::Error> {
         Ok(None)
     }
@@ -208,7 +211,7 @@ pub trait Store {
     fn set_marker(&mut self, marker: Arc<str>) -> Result<(), Self::Error>;
 }
 
-/// Runs a batch. If the store fails at one request, only that request is refused.
+/// Executes a batch on `store`. If the store fails at one request, only that request is refused.
 pub fn run<S: Store>(store: &mut S, batch: &Batch, clocks: Clocks) -> BatchReply
 where
     S::Error: std::fmt::Display,
@@ -216,8 +219,8 @@ where
     run_telling(store, batch, clocks, &mut Vec::new())
 }
 
-/// Runs a batch like [`run`], and adds the leases that it released to `freed`, for a node that notifies its
-/// subscribers.
+/// Executes a batch like [`run`], and adds the leases that it released to `freed`. Used by nodes that notify
+/// their subscribers.
 pub fn run_telling<S: Store>(
     store: &mut S,
     batch: &Batch,
@@ -236,8 +239,9 @@ where
     BatchReply { node_time: clocks.wall, replies }
 }
 
-/// Serves `request`. Refuses it if it comes too late, if its marker is not the node's, or if it does not apply to this
-/// kind of resource.
+/// Serves `request`, or refuses it if a check fails. If the request could set a key, the node's clock must
+/// not be past the batch's `not_after`. If the reply counts as a vote, the batch's stamp must equal the
+/// node's marker. Every request must apply to the kind of its resource.
 fn check_and_serve<S: Store>(
     store: &mut S,
     batch: &Batch,

@@ -4,41 +4,44 @@
 //!
 //! | file | content | survives a power loss |
 //! | --- | --- | --- |
-//! | `lock` | empty; locked by each process that reads or writes, and never replaced | |
+//! | `lock` | empty; each process locks it while it reads or writes, and never replaces it | |
 //! | `identity.json` | the run id and the time at which it was created | yes |
 //! | `machine.json` | the machine and boot that used the directory last | yes |
 //! | `marker.json` | the node's marker | yes |
-//! | `counters/`, `claims/`, `lives/`, `ledgers/` | one small JSON file for each resource or group, with its full name | yes |
-//! | `leases/<boot id>/` | the same for leases and queues; those of other boots are void and removed | no |
+//! | `counters/`, `claims/`, `ledgers/`, and `lives/` (the retention of each ledger) | one JSON file for each resource or group, which contains its full name | yes |
+//! | `leases/<boot id>/` | one JSON file for each lease or queue; leases of earlier boots are void, and are removed | no |
 //!
-//! Every write creates a file with a random name and then renames it, so that after a crash a file has either
-//! the old content or the new. No symbolic link is followed. A file that cannot be read fails the requests
-//! that need it, with a message that names it; it is never treated as a free resource.
+//! Every write creates a file with a random name and then renames it. After a crash, a file therefore has
+//! either the old content or the new. No symbolic link is followed. If a file cannot be read, the requests
+//! that need it fail, with an error that names the file. The resource is never treated as free.
 //!
 //! # What is not guaranteed
 //!
-//! * **One machine only.** Leases are timed by the machine's boot clock, and are void after a reboot. File systems
-//!   that several machines can mount are refused if the kernel reports them: NFS, SMB, 9p, virtiofs, FUSE (except for
-//!   local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. Others are not recognised (a shared disk,
-//!   a file system below an overlay). For these the directory records the boot id and machine id of its machine:
-//!   another machine is refused, with a message that names both. Machines that have the same machine id (clones of an
-//!   image), or none, look like one machine that has restarted. The second machine then takes the directory over, and
-//!   the first machine is refused from its next request on. Leases that the first machine acquired before may overlap
-//!   with new ones for up to their TTL. Containers that have time namespaces of their own could have two leaders.
-//! * **One user only.** Directories are created with mode 0700 and files with 0600, whatever the umask. A directory is
-//!   refused if it belongs to another user, is open to others, or lies below a directory in which others could replace
-//!   it. (OpenSSH's `StrictModes` has the same rule; a sticky directory such as `/tmp` is accepted.) The node never
-//!   changes the mode of an existing directory, because a process of another user may hold its lock at this moment. So
-//!   a directory of an earlier version (0755) is refused, with an error that names the command that closes it: `chmod
-//!   -R go= DIR`. Root is not kept out.
-//! * **A worker that is stopped inside the critical section blocks the node** for all other workers until it
-//!   continues or dies: `flock` ends with its process, not with time. The other workers time out and continue
-//!   with their other nodes. A quorum of several file nodes helps only if the worker was not stopped inside
-//!   all of them.
-//! * **Editing the directory by hand changes the votes.** Deleting `lock` while a worker is inside lets a
-//!   second worker in; deleting single files loses their content. To start again with an empty node, move the
-//!   whole directory away and then delete it: open sessions notice that, and the new directory has a new run
-//!   id.
+//! * **One machine only.** Leases are timed by the machine's boot clock, and are void after a reboot. File
+//!   systems that several machines can mount are refused if the kernel reports them: NFS, SMB, 9p, virtiofs,
+//!   FUSE (except for local disks), CephFS, AFS, GFS2, OCFS2, Lustre, GPFS, BeeGFS and more. Others, such as
+//!   a shared disk or a file system below an overlay, are not recognised. Therefore the directory also
+//!   records the boot id and the machine id of the machine that uses it. Another machine is refused, with a
+//!   message that names both machines. Two machines with the same machine id (clones of an image), or without
+//!   one, look like one machine that has restarted. The second machine then takes over the directory, and the
+//!   first is refused from its next request on. Leases that the first machine acquired before may overlap
+//!   with new ones for up to their TTL. Containers with time namespaces of their own have different boot
+//!   clocks, so two of them could hold one lease.
+//! * **One user only.** Directories are created with mode 0700 and files with 0600, whatever the umask. A
+//!   directory is refused if it belongs to another user, is open to others, or lies below a directory in
+//!   which others could replace it. (OpenSSH's `StrictModes` has the same rule; a sticky directory such as
+//!   `/tmp` is accepted.) The node never changes the mode of an existing directory, since a process of
+//!   another user may hold its lock. So a directory that an earlier version created (0755) is refused, with
+//!   an error that names the command that closes it: `chmod -R go= DIR`. These checks do not protect the
+//!   files from root.
+//! * **A worker that is stopped while it holds the directory's lock blocks the node** for all other workers
+//!   until it continues or dies. A `flock` ends with its process, not with time. The other workers time out
+//!   and continue with their other nodes. So a quorum of several file nodes helps, unless the stopped worker
+//!   holds the locks of too many of them.
+//! * **Editing the directory by hand changes the votes.** If `lock` is deleted while a worker holds it, a
+//!   second worker can use the directory at the same time. Deleting other files loses their content. To start
+//!   again with an empty node, move the whole directory away and then delete it. Open sessions notice that,
+//!   and the new directory has a new run id.
 //! * Leases are not synced to the disk, because no holder survives a power loss. A disk that acknowledges a
 //!   sync without performing it can lose counters and ledgers.
 
@@ -66,8 +69,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The longest time for which the batches of a dropped session wait for the directory's lock. After that time the
-/// batches are discarded, and the leases that they would have released expire.
+/// The longest time for which the batches of a dropped session wait for the directory's lock. After this time
+/// the batches are discarded. The leases that they would have released expire.
 pub const LINGER: Duration = Duration::from_secs(5);
 
 /// A node in a directory that processes of one host share.
@@ -88,20 +91,21 @@ pub const LINGER: Duration = Duration::from_secs(5);
 /// # }
 /// ```
 ///
-/// Each session has a thread of its own, because locks and files block. The thread ends when the session has
-/// been dropped and its batches have run, at most [`LINGER`] later. See the [module](self) for what is not
-/// guaranteed.
+/// Each session has a thread of its own, because operations on locks and files block. The thread ends when
+/// the session has been dropped and its batches have been executed, at most [`LINGER`] later. See the
+/// [module](self) for what is not guaranteed.
 #[derive(Clone, Debug)]
 pub struct FileNode {
     dir: PathBuf,
-    /// The directory as the caller named it, perhaps through symbolic links.
+    /// The path that the caller named, which may contain symbolic links.
     given: PathBuf,
     name: Arc<str>,
     world: Arc<dyn World>,
-    /// A boot id, a machine id and a host name that replace those of this machine, for tests.
+    /// Replaces the boot id of this machine in tests. The field `machine` replaces the machine id and the
+    /// host name.
     boot: Option<Arc<str>>,
     machine: Option<(Arc<str>, Arc<str>)>,
-    /// True if a directory that does not exist is an error rather than created.
+    /// True if a missing directory is an error. Otherwise the node creates it.
     must_exist: bool,
 }
 
@@ -111,8 +115,8 @@ impl FileNode {
         Self::with_world(dir, Arc::new(SystemWorld))
     }
 
-    /// Returns the node as [`new`](Self::new) does, with the clocks of `world`. (Waiting for the lock takes real
-    /// time.)
+    /// Returns the node as [`new`](Self::new) does, with the clocks of `world`. Only the wait for the
+    /// directory's lock takes real time.
     #[doc(hidden)]
     pub fn with_world(dir: impl Into<PathBuf>, world: Arc<dyn World>) -> Self {
         let given = dir.into();
@@ -122,15 +126,15 @@ impl FileNode {
         Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
     }
 
-    /// Reports a directory that does not exist as unreachable, instead of creating it. For a program that only
-    /// inspects the node.
+    /// Makes the node unreachable if its directory does not exist, instead of creating it. Meant for a
+    /// program that only inspects the node.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
         self.must_exist = true;
         self
     }
 
-    /// Replaces the boot id of the host, to test the effect of a reboot.
+    /// Replaces the host's boot id, to test the effect of a reboot.
     #[must_use]
     #[doc(hidden)]
     pub fn with_boot_id(mut self, id: &str) -> Self {
@@ -203,7 +207,7 @@ pub struct FileSession {
 impl Session for FileSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let (reply_tx, reply) = oneshot::channel();
-        // If the thread has ended, the job is dropped together with its reply.
+        // If the thread has ended, the job is dropped together with its reply channel.
         let _ = self.jobs.send(worker::Job { batch, reply: reply_tx });
         async move { reply.await.unwrap_or(Err(Cause::Closed)) }
     }

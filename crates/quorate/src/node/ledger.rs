@@ -9,18 +9,20 @@ pub const PAGE_RECORDS: usize = 500;
 /// The bytes of records, roughly, that a node returns in one call.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// The maximum number of bytes of records in a page that a client accepts. It is far more than [`PAGE_BYTES`], because
-/// a Redis server that is configured to store long hashes in the packed encoding returns such a hash as a whole.
+/// The maximum number of bytes of records in a page that a client accepts. It is far more than
+/// [`PAGE_BYTES`], because a Redis server returns a hash in the packed encoding as a whole. A server may be
+/// configured to store long hashes in this encoding.
 const BELIEVED_BYTES: usize = 16 << 20;
 
-/// The longest cursor that a client accepts, in bytes. On a node whose cursors are keys, this bounds the key
-/// of a record.
+/// The longest cursor that a client accepts, in bytes. Some kinds of node use the last record's key as the
+/// cursor, so this also bounds keys.
 const CURSOR_MAX: usize = 4096;
 
-/// A small value in a ledger.
+/// An entry of a ledger: a small value with its time and its term.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Record {
-    /// The time that orders the record for pruning: that of a tick, in microseconds since the epoch.
+    /// The time that decides when the record is pruned, in microseconds since the epoch. For a record of a
+    /// tick, it is the tick's time.
     pub at: u64,
     /// The term that wrote the record.
     pub term: FencingToken,
@@ -52,12 +54,12 @@ pub struct LedgerPage {
 }
 
 impl LedgerPage {
-    /// Returns whether the page is no longer than a node may return in one call.
+    /// Returns whether the page is short enough for a client to accept it.
     pub fn is_bounded(&self) -> bool {
         self.bytes() <= BELIEVED_BYTES && self.next.as_ref().is_none_or(Cursor::is_bounded)
     }
 
-    /// Returns the size of the records, including the memory that it takes to keep them.
+    /// Returns the size of the records in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let records = self.state.records.iter();
         records.map(|(key, record)| key.len() + record.value.len() + size_of::<Record>()).sum()
@@ -70,8 +72,8 @@ impl From<LedgerState> for LedgerPage {
     }
 }
 
-/// A node's position in a ledger. It is opaque, and valid neither for another node nor for the same server
-/// after a restart.
+/// The position in a node's ledger at which the next page begins. It is opaque, and valid neither for another
+/// node nor for the same server after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(Arc<str>);
 
@@ -86,7 +88,7 @@ impl Cursor {
         &self.0
     }
 
-    /// Returns whether the cursor is as short as a node's may be.
+    /// Returns whether the cursor is short enough for a client to accept it.
     pub(crate) fn is_bounded(&self) -> bool {
         self.0.len() <= CURSOR_MAX
     }

@@ -129,7 +129,8 @@ impl Drop for MemorySession {
     }
 }
 
-/// The subscriptions. Sessions are sorted by their numbers, so that they are notified in a fixed order.
+/// The subscriptions of all sessions. A release is reported to the sessions in the order of their numbers, so
+/// that a simulation can be repeated.
 #[derive(Debug, Default)]
 struct PubSub {
     sessions: u64,
@@ -206,13 +207,14 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Returns the leases that are live at `clocks`, for tests that look for leases that were not released.
+    /// Returns the leases that have not expired at `clocks`, for tests that look for leases that were not
+    /// released.
     pub fn live_leases(&self, clocks: Clocks) -> Vec<(Resource, LeaseRow)> {
         let live = self.leases.iter().filter(|(_, row)| row.until_nanos > clocks.lease_nanos);
         live.map(|(resource, row)| (resource.clone(), row.clone())).collect()
     }
 
-    /// Removes expired rows, once in a thousand calls.
+    /// Removes expired rows at every thousandth call. The other calls do nothing.
     pub fn sweep(&mut self, clocks: Clocks) {
         self.writes_to_sweep += 1;
         if self.writes_to_sweep < 1000 {

@@ -15,10 +15,10 @@
 //!
 //! # What is not guaranteed
 //!
-//! A node decides only its own vote. A request whose reply was lost may have run, or may still run later: a
-//! session cannot recall a request that it has sent. Two rules keep an abandoned request from doing harm. The
-//! node itself enforces [`Batch::not_after`], and a new session sends nothing before the last `not_after` of
-//! the old session has passed.
+//! A node decides only its own vote. A session cannot recall a request that it has sent. If the reply is
+//! lost, the node may have executed the request, or may still execute it later. Two rules keep an abandoned
+//! request from doing harm. After [`Batch::not_after`], the node refuses every request that could set a key.
+//! A new session sends nothing before the last `not_after` of the old session has passed.
 
 #[doc(hidden)]
 pub mod engine;
@@ -61,16 +61,17 @@ pub trait Node: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Returns whether the node's leases end by its wall clock, so that a step of that clock may end them
-    /// early. If it does, the quorum watches the times in the node's replies. The default is `true`.
+    /// early. If they do, the quorum looks for such steps in the times of the node's replies. The default is
+    /// `true`.
     #[doc(hidden)]
     fn ends_leases_by_wall_clock(&self) -> bool {
         true
     }
 
-    /// Opens one connection and performs its handshake. The caller sets the deadline.
+    /// Opens one connection and performs its handshake. It has no time limit of its own: the caller sets one.
     ///
     /// # Errors
-    /// The [`Cause`] of the failure. Its text holds no password.
+    /// The [`Cause`] of the failure. Its text contains no password.
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection.
@@ -83,12 +84,13 @@ pub trait Node: Send + Sync + 'static {
 
 /// A connection to one node.
 ///
-/// The server runs batches in the order of the `send` calls. A batch is sent even if its reply future is
-/// never polled, and it may still run after the reply future, or the whole session, was dropped. The server
-/// refuses every request that would set a key once its own clock is past [`Batch::not_after`].
+/// The server executes batches in the order of the `send` calls. A batch is sent even if its reply future is
+/// never polled. The server may still execute it after the reply future, or the whole session, was dropped.
+/// The server refuses every request that would set a key once its own clock is past [`Batch::not_after`].
 #[doc(hidden)]
 pub trait Session: Send + 'static {
-    /// Sends `batch` at once, after everything sent before. The caller sets the deadline.
+    /// Sends `batch` at once, after everything sent before. It has no time limit of its own: the caller sets
+    /// one.
     ///
     /// # Cancel safety
     /// Dropping the reply future loses the reply, not the batch.
@@ -96,9 +98,10 @@ pub trait Session: Send + 'static {
 
     /// Subscribes to releases of one resource ([`Push::Released`]), or ends the subscription.
     ///
-    /// Requests sent after [`Listen::Begin`] run when the subscription is active: if such a request finds a key held,
-    /// the node pushes the key's later release, unless the push is lost. The call never blocks, and repeating it has
-    /// no further effect. A node that cannot push does nothing, which is the default.
+    /// The subscription is active when the server executes requests that were sent after [`Listen::Begin`].
+    /// If such a request finds a lock held, the node pushes the lock's later release, unless the push is
+    /// lost. The call never blocks, and repeating it has no further effect. A node that cannot push does
+    /// nothing, which is the default.
     fn listen(&mut self, listen: Listen) {
         let _ = listen;
     }

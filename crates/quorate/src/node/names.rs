@@ -9,20 +9,20 @@ use std::{fmt, sync::Arc};
 const NAME_MAX: usize = 512;
 /// The maximum number of characters of a name that an error shows.
 const NAME_SHOWN: usize = 80;
-/// The maximum number of bytes of an owner token or a resource's key that are displayed.
+/// The maximum number of bytes that are displayed of an owner token or of a resource's key.
 const SHOWN_MAX: usize = 1_200;
 
-/// The suffix of a reservation's token.
+/// The end of the owner token of a reservation: see [`Owner::reserve`].
 const RESERVED_FOR: &str = ":reserved";
 
-/// The first path components that are reserved for Quorate's own keys. The name of a plain lock must not begin with
-/// one of these words and a slash.
+/// The words that are reserved for Quorate's own keys. The name of a plain lock must not be one of these
+/// words, or begin with one and a slash.
 const RESERVED: [&str; 5] = ["election", "claim", "ledger", "node", "resign"];
 
 /// The name of a lock, an election or a claim, without the deployment's prefix.
 ///
-/// The keys of locks, elections and claims never collide. With the prefix `P`, a lock `R` is the plain string
-/// key `PR`, so that Quorate and any Redlock client that uses this key exclude each other.
+/// The keys of locks, elections and claims never collide. With the prefix `P`, the lock `R` is stored under
+/// the key `PR`, as a plain string. So Quorate and any Redlock client that uses this key exclude each other.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     key: Arc<str>,
@@ -46,8 +46,8 @@ impl Resource {
     /// Returns the lock called `name`.
     ///
     /// # Errors
-    /// [`SettingError`] if `name` is empty, over 512 bytes, holds a brace or a control character, or begins with a
-    /// reserved word.
+    /// [`SettingError`] if `name` is empty or longer than 512 bytes, contains a brace or a control character,
+    /// or begins with a reserved word (such as `election`).
     pub fn lock(name: &str) -> Result<Self, SettingError> {
         check("resource", name)?;
         let word = name.split('/').next().unwrap_or_default();
@@ -66,7 +66,7 @@ impl Resource {
         Ok(Self { key: format!("election/{group}").into(), kind: ResourceKind::Election })
     }
 
-    /// Returns the message `id` in the set of claims called `set`.
+    /// Returns the claim on the message `id` in the set of claims called `set`.
     ///
     /// # Errors
     /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` must not contain a slash.
@@ -83,8 +83,8 @@ impl Resource {
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
     }
 
-    /// Returns the slot `id` of a run of the scheduler of `group`. It is a claim in a set that [`Resource::claim`] cannot
-    /// name, because the name of a set contains no brace.
+    /// Returns the slot of a run of the scheduler of `group`: the claim by which one worker takes the run. It
+    /// belongs to a set that [`Resource::claim`] cannot name, since the name of a set contains no brace.
     pub(crate) fn slot(group: &str, id: &str) -> Self {
         Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
     }
@@ -127,7 +127,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Checks the name of a resource or group. `what` names its kind in the error.
+/// Checks the name of a resource or group. `what` is the kind of name, for the error.
 pub(crate) fn check(what: &'static str, name: &str) -> Result<(), SettingError> {
     if name.is_empty() {
         return Err(unusable(what, name, "which is empty"));
@@ -144,13 +144,13 @@ pub(crate) fn check(what: &'static str, name: &str) -> Result<(), SettingError> 
     Ok(())
 }
 
-/// Returns the error of a name that cannot be used. `what` names its kind.
+/// Returns the error for a name that cannot be used. `what` is the kind of name.
 fn unusable(what: &'static str, name: &str, reason: &'static str) -> SettingError {
     let name: String = name.chars().take(NAME_SHOWN).collect();
     SettingError::new(format!("the {what}"), format!("{name:?}"), reason, "choose another name")
 }
 
-/// Returns the error of a name that is not UTF-8.
+/// Returns the error for a name that is not UTF-8. `what` is the kind of name.
 pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> SettingError {
     let beginning = name.get(..320).unwrap_or(name);
     unusable(what, &String::from_utf8_lossy(beginning), "which is not UTF-8")
@@ -158,47 +158,48 @@ pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> SettingError {
 
 /// An owner token: the name of a worker and 128 random bits.
 ///
-/// The bits are new for each attempt, also for a retry, and are never used again. (If bits were used again, a delayed
-/// release on another connection would delete the key of the new attempt.)
+/// Each attempt, also a retry, has new bits, which are never used again. Otherwise a delayed release of an
+/// earlier attempt could delete the key of a later attempt.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// The value of a lock's key while readers hold the lock. Other Redlock clients take it for an ordinary holder, so
-    /// that readers exclude them too.
+    /// The value of a lock's key while readers hold the lock. Other Redlock clients treat it like any other
+    /// holder, so that readers exclude them too.
     pub const READERS: &'static str = "quorate:readers";
 
-    /// The holder that a node reports for a resource that is free but reserved for the waiters in its queue.
+    /// The holder that a node reports for a free resource if other waiters come first in its queue.
     pub const QUEUE: &'static str = "quorate:queue";
 
-    /// Returns the token of one attempt by `worker`.
+    /// Returns the token of one attempt by `worker`. Its random bits are `high` and `low`.
     #[doc(hidden)]
     pub fn sign(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}").into())
     }
 
-    /// Returns the token of a reservation for `worker`, which replaces the token of a lease that was
-    /// transferred to that worker. A reservation is not a lease; only an acquire by that worker treats the
-    /// resource as free.
+    /// Returns the token of a reservation for `worker`. It replaces the token of a lease that is being
+    /// transferred to `worker`. A reservation is not a lease: until it expires, only `worker` can acquire the
+    /// resource.
     #[doc(hidden)]
     pub fn reserve(worker: &str, high: u64, low: u64) -> Self {
         Self(format!("{worker}:{high:016x}{low:016x}{RESERVED_FOR}").into())
     }
 
-    /// Returns the worker that this token reserves the resource for; `None` for the token of a lease.
+    /// Returns the worker for which this token reserves the resource; `None` for the token of a lease.
     pub fn reserved_for(&self) -> Option<&str> {
         // The token of a lease never has this suffix: it ends with its random bits.
         signed(self.0.strip_suffix(RESERVED_FOR)?)
     }
 
-    /// Returns whether an acquire signed with this token treats a resource held by `holder` as free:
-    /// `holder` is a reservation for the same worker.
+    /// Returns whether an acquire with this token may replace `holder`: it may if `holder` is a reservation
+    /// for the same worker.
     #[doc(hidden)]
     pub fn may_take(&self, holder: &Self) -> bool {
         holder.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))
     }
 
-    /// Wraps a token that a node returned. The token of another Redlock client may have any form.
+    /// Wraps a token that a node returned. It may be the token of another Redlock client, which can have any
+    /// form.
     #[doc(hidden)]
     pub fn from_node(token: &str) -> Self {
         Self(token.into())
@@ -210,8 +211,8 @@ impl Owner {
         &self.0
     }
 
-    /// Returns the name of the worker if Quorate wrote the token, else the whole token. Like
-    /// [`Owner::as_str`], it is unchanged.
+    /// Returns the name of the worker if Quorate wrote the token, else the whole token. The text is not
+    /// escaped: see [`Owner::as_str`].
     pub fn worker(&self) -> &str {
         signed(&self.0).unwrap_or(&self.0)
     }
@@ -237,10 +238,11 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A fencing token: unique for a lock, and larger with each later holder.
+/// A fencing token: the number of a grant. It is unique for a lock, and each later holder has a larger one.
 ///
-/// The sink of a write compares it in its own transaction, and refuses one that is smaller than the largest that it has seen. In
-/// an election it is also the number of the term.
+/// A store that is written under the lock compares the token in the transaction of the write. It refuses a
+/// token that is smaller than the largest one that it has seen. In an election the token is also the number
+/// of the term.
 ///
 /// ```
 /// use quorate::FencingToken;
@@ -265,7 +267,7 @@ impl fmt::Display for Owner {
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The largest token: numbers in Lua are doubles, so a counter must not exceed 2^53.
+    /// The largest token. Redis scripts calculate with doubles, so a counter must stay below 2^53.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// Returns the token with this number.

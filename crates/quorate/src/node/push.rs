@@ -1,8 +1,8 @@
 use super::{Owner, Resource};
 use tokio::sync::mpsc;
 
-/// The maximum number of pushes that wait for a driver; the last slot is kept for [`Push::Closed`]. Further pushes are
-/// lost.
+/// The maximum number of pushes that wait for a driver. The last place is kept for [`Push::Closed`]; further
+/// pushes are lost.
 const PUSHES_MAX: usize = 1024;
 
 /// A message that a node sends without a request. It may be lost, so nothing may depend on it alone.
@@ -16,8 +16,8 @@ pub enum Push {
     Released {
         /// The released lease.
         lease: ReleasedLease,
-        /// The number of sessions that the node notified, of all workers: so many workers may now try to acquire at
-        /// once.
+        /// The number of sessions, of all workers, to which the node sent this push. Up to this many sessions
+        /// may now cause an attempt to acquire the resource at the same time.
         notified: u32,
     },
 }
@@ -27,8 +27,8 @@ pub enum Push {
 pub struct ReleasedLease {
     /// The resource that was held.
     pub resource: Resource,
-    /// The holder. An owner token signs one attempt, so it identifies one lease on all nodes. Readers are an
-    /// exception: they share the name [`Owner::READERS`].
+    /// The former holder. An owner token is used for one attempt, so it identifies the same lease on all
+    /// nodes. For readers it is always [`Owner::READERS`].
     pub owner: Owner,
 }
 
@@ -52,8 +52,8 @@ impl PushSender {
         (Self(tx), rx)
     }
 
-    /// Sends `push`. It is lost without harm if the driver has opened another session, or if the node pushes
-    /// faster than the driver reads.
+    /// Sends `push`, without waiting. The push is lost if the driver has opened another session, or if the
+    /// node pushes faster than the driver reads.
     pub fn push(&self, push: Push) {
         if push == Push::Closed || self.0.capacity() > 1 {
             let _ = self.0.try_send(push);

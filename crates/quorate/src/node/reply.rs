@@ -27,10 +27,11 @@ pub enum Reply {
         /// The number of places before it that it has to wait for.
         ahead: u32,
     },
-    /// *Acquire, extend, complete, reset attempts, share, extend share*: another owner holds the resource, or a
-    /// waiter comes first.
+    /// *Acquire, extend, complete, reset attempts, share, extend share, downgrade*: another owner holds the
+    /// resource, or another waiter comes first in its queue.
     Held {
-        /// The holder; [`Owner::READERS`] and [`Owner::QUEUE`] represent a group of workers.
+        /// The holder: an owner token, [`Owner::READERS`] if readers hold the resource, or [`Owner::QUEUE`]
+        /// if another waiter comes first.
         owner: Owner,
         /// The remaining time by the node's clock; `None` if the key never expires, which only another client
         /// can have set.
@@ -44,7 +45,8 @@ pub enum Reply {
     Extended,
     /// *Reserve*: the reservation replaced the lease.
     Reserved,
-    /// *Release, release share, leave queue*: whether the owner was present and has been removed.
+    /// *Release, release share, leave queue*: true if the owner, reader or place existed and has been
+    /// removed.
     Released(bool),
     /// *Complete*: the done record is stored.
     Completed,
@@ -69,10 +71,11 @@ pub enum Reply {
     Written,
     /// *Prune*: the low-water mark is stored, and the records of this page that lie before it are removed.
     Pruned {
-        /// The cursor for the next step; `None` after the last record.
+        /// The cursor of the next page; `None` after the last record.
         next: Option<Cursor>,
     },
-    /// *Write*: the node stores this record, which is not the record that the leader expected.
+    /// *Write*: refused, since the node stores this record, which is not the one that the leader expected, or
+    /// is final.
     Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,
@@ -89,7 +92,8 @@ pub enum Refusal {
     /// The node's clock was past the batch's `not_after`.
     #[error("the request reached the node too late")]
     Stale,
-    /// The node's marker, given here, is not the one that the driver saw.
+    /// The node's marker is not the one that the driver saw. Contains the node's marker; `None` if it has
+    /// none.
     #[error("the node's marker changed")]
     Marker(Option<Arc<str>>),
     /// The counter is missing, and the proposed value is too far from the node's clock.
@@ -104,10 +108,11 @@ pub enum Refusal {
     /// The owner in the request does not hold the resource, or no longer does.
     #[error("the resource is no longer held by this attempt")]
     NotOwner,
-    /// The counter is larger than the token in the request: another attempt has acquired since.
+    /// The counter is larger than the token in the request, or is missing, so another attempt may have
+    /// acquired since. For *count*: the stored count of attempts does not fit the request.
     #[error("a later attempt has been counted")]
     Superseded,
-    /// The resource has as many readers, or waiters, as a node keeps.
+    /// The resource has as many readers, or its queue as many places, as a node allows.
     #[error("the node keeps no more than {most} of these for one resource")]
     Crowded {
         /// The limit.
@@ -122,10 +127,10 @@ pub enum Refusal {
     /// The record's time lies before the ledger's low-water mark.
     #[error("the record is older than the ledger remembers")]
     Pruned,
-    /// A key that belongs to Quorate has another type or unreadable content.
+    /// A key under a name of Quorate has another type, or content that Quorate did not write.
     #[error("a key holds something else than expected: {0}")]
     WrongType(Arc<str>),
-    /// The node failed at this request alone, for instance because it is out of memory.
+    /// The node could not execute the request. For instance, it is out of memory, or the request is invalid.
     #[error("the node failed: {0}")]
     Failed(Arc<str>),
 }
@@ -154,7 +159,8 @@ pub struct AttemptCount {
     pub payload: Option<Arc<str>>,
 }
 
-/// The facts about the server that a new session reports. They contain no judgement.
+/// The facts about the server that a new session reports. The quorum decides from them whether the node may
+/// vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The node's wall clock at the handshake.
@@ -168,15 +174,15 @@ pub struct Hello {
     pub uptime: Duration,
     /// The server's version, for display.
     pub version: Arc<str>,
-    /// Set if the server replicates another one.
+    /// Set if the server is a replica of another one.
     pub replica: bool,
     /// The eviction policy, if the server reported it.
     pub eviction: Option<Arc<str>>,
     /// The durability that the server reports: true if everything that it acknowledged survives its restart, and
     /// `None` if unknown.
     pub durable: Option<bool>,
-    /// If the server is not known to be durable: the setting and its value, the reason, and the fix. If both
-    /// this and [`Hello::durable`] are `None`, the answer is expected soon.
+    /// The reason why the server is not known to be durable: the setting with its value, and the fix. If both
+    /// this and [`Hello::durable`] are `None`, the server is expected to report its durability soon.
     pub volatile: Option<Arc<str>>,
 }
 
@@ -187,7 +193,8 @@ pub enum Cause {
     /// There is no connection.
     #[error("unreachable: {0}")]
     Unreachable(Arc<str>),
-    /// The server refused the connection: a wrong password, a missing permission.
+    /// The node refused the session. For instance, the password is wrong, a permission is missing, or other
+    /// users can access the directory of a file node.
     #[error("refused us: {0}")]
     Denied(Arc<str>),
     /// The node cannot be used with its present configuration. For instance, a file cannot be read, a certificate is
@@ -209,7 +216,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns whether only an operator can fix it, so that a retry does not help.
+    /// Returns whether only an operator can remove the cause, so that a retry does not help.
     pub fn is_permanent(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::Misconfigured(_))
     }

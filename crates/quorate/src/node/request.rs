@@ -1,13 +1,13 @@
 use super::{Cursor, DoneRecord, FencingToken, NodeTime, Owner, Record, Reply, Resource};
 use std::{sync::Arc, time::Duration};
 
-/// Requests that are sent and run together. Each is atomic by itself.
+/// Requests that are sent and executed together. Each request is atomic, the batch as a whole is not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// The requests, in the order in which the node runs them.
     pub requests: Vec<Request>,
-    /// The deadline on the node's own clock: after it the node refuses every request that could set a key. It
-    /// always serves releases and reads.
+    /// The deadline on the node's own clock. After it the node refuses every request that could set a key,
+    /// but still serves releases and reads.
     pub not_after: NodeTime,
     /// The marker that the driver saw at the handshake. A node whose marker differs, or is missing (as after
     /// FLUSHALL), refuses to vote and returns its own marker.
@@ -17,8 +17,8 @@ pub struct Batch {
 /// One request to one node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Sets the owner if the resource is free, or reserved for the worker that signed the request, and
-    /// increments the counter. For a claim that is done, the reply is its done record.
+    /// Sets the owner and increments the fencing counter, if the resource is free or is reserved for the
+    /// worker in the owner token. For a claim that is done, the reply is its done record.
     Acquire {
         /// The resource to acquire.
         resource: Resource,
@@ -26,12 +26,12 @@ pub enum Request {
         owner: Owner,
         /// The duration of the lease.
         ttl: Duration,
-        /// The initial value of a missing counter: the client's wall clock in microseconds.
+        /// The initial value of a missing counter: the worker's wall clock in microseconds.
         propose: FencingToken,
         /// The largest accepted distance between `propose` and the node's wall clock if the counter is
         /// missing.
         tolerance: Duration,
-        /// The time for which the counter is kept after this.
+        /// The time for which the counter is kept after this request.
         keep: Duration,
         /// The ticket of the attempt's place in the resource's queue. While the queue holds any place, only an attempt
         /// with the first place is granted.
@@ -41,49 +41,51 @@ pub enum Request {
     Raise {
         /// The resource that is held.
         resource: Resource,
-        /// The expected holder.
+        /// The owner token of the expected holder.
         owner: Owner,
         /// The largest counter among the attempt's grants.
         to: FencingToken,
-        /// The time for which the counter is kept after this.
+        /// The time for which the counter is kept after this request.
         keep: Duration,
     },
     /// Extends the lease to `ttl` from now, and never shortens it. If the resource is free and its queue is
-    /// empty, sets the owner again (repair). The counter becomes at least `token`.
+    /// empty, sets the owner again, which repairs a node that lost the lease. The counter becomes at least
+    /// `token`.
     Extend {
         /// The resource that is held.
         resource: Resource,
-        /// The holder.
+        /// The owner token of the holder.
         owner: Owner,
         /// The duration of the lease from now.
         ttl: Duration,
         /// The lease's fencing token.
         token: FencingToken,
-        /// The time for which the counter is kept after this.
+        /// The time for which the counter is kept after this request.
         keep: Duration,
     },
     /// If the holder is still `owner`, replaces the lease by a reservation ([`Owner::reserve`]) for `ttl`.
-    /// Only an acquire signed by the worker that the reservation names treats the resource as free. The
-    /// counter does not change: that acquire increments it, as any does.
+    /// Only the worker for which the resource is reserved can then acquire it. The counter does not change
+    /// until that acquire increments it.
     Reserve {
         /// The resource that is held; not a claim.
         resource: Resource,
-        /// The expected holder.
+        /// The owner token of the expected holder.
         owner: Owner,
         /// The token of the reservation.
         successor: Owner,
         /// The duration of the reservation.
         ttl: Duration,
     },
-    /// Frees the resource if `owner` holds it. Never refused because of its time or the marker.
+    /// Frees the resource if `owner` holds it. A node serves it even after `not_after` and under another
+    /// marker.
     Release {
         /// The resource that is held.
         resource: Resource,
-        /// The holder.
+        /// The owner token of the holder.
         owner: Owner,
     },
-    /// Adds a reader if the resource is free or held by readers, and no waiter before it needs exclusive
-    /// access.
+    /// Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access
+    /// comes before the reader.
     Share {
         /// The resource to read under; not a claim.
         resource: Resource,
@@ -94,35 +96,35 @@ pub enum Request {
         /// The ticket of the attempt's place in the resource's queue.
         ticket: Option<Owner>,
     },
-    /// Extends the lease of a reader to `ttl` from now, and never shortens it. Adds the reader again if the
-    /// resource is free or held by readers, and no waiter needs exclusive access (repair).
+    /// Extends the lease of a reader to `ttl` from now, and never shortens it. If the node has lost the
+    /// reader, adds it again, unless a writer holds the resource or is in its queue.
     ExtendShare {
         /// The resource that is read under; not a claim.
         resource: Resource,
-        /// The reader.
+        /// The owner token of the reader.
         owner: Owner,
         /// The duration of the lease from now.
         ttl: Duration,
     },
-    /// Removes a reader; removing the last one frees the resource. Never refused because of its time or the
-    /// marker.
+    /// Removes a reader; removing the last one frees the resource. A node serves it even after `not_after`
+    /// and under another marker.
     ReleaseShare {
         /// The resource that is read under; not a claim.
         resource: Resource,
-        /// The reader.
+        /// The owner token of the reader.
         owner: Owner,
     },
-    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been counted. (The
-    /// owner alone does not prove that no other holder wrote in between: a delayed extension may have set the same
-    /// owner again.)
+    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been
+    /// counted. The owner alone does not prove that there was no other holder in between, since a delayed
+    /// extension may have set the same owner again.
     Downgrade {
         /// The resource that is held; not a claim.
         resource: Resource,
-        /// The holder.
+        /// The owner token of the holder.
         owner: Owner,
         /// The lease's fencing token.
         token: FencingToken,
-        /// The reader that replaces the holder.
+        /// The owner token of the reader that replaces the holder.
         reader: Owner,
         /// The duration of the reader's lease.
         ttl: Duration,
@@ -138,14 +140,15 @@ pub enum Request {
         at: u64,
         /// The waiter's wall clock, in microseconds.
         now: u64,
-        /// The largest accepted distance between `now` and the node's wall clock, and of `at` ahead of it.
+        /// The largest accepted distance between `now` and the node's wall clock. `at` may be ahead of that
+        /// clock by the same time at most.
         tolerance: Duration,
-        /// The time for which the place is kept unless it is requested again.
+        /// The time for which the place is kept, unless a later request extends it.
         ttl: Duration,
         /// Set if the waiter needs exclusive access, cleared for a reader.
         exclusive: bool,
     },
-    /// Removes a place from the queue. Never refused because of its time or the marker.
+    /// Removes a place from the queue. A node serves it even after `not_after` and under another marker.
     LeaveQueue {
         /// The resource that the waiter needed; not a claim.
         resource: Resource,
@@ -157,13 +160,13 @@ pub enum Request {
         /// The resource.
         resource: Resource,
     },
-    /// Stores the done record of a claim and frees the claim. Its counter ends, because the record holds the
-    /// token. Allowed to the holder. If the claim has expired and its counter is no larger than the record's
-    /// token, it is also allowed to the former holder.
+    /// Stores the done record of a claim and frees the claim. The claim's counter ends, because the record
+    /// contains the token. Allowed to the holder. If the claim has expired and its counter is no larger than
+    /// the record's token, it is also allowed to the former holder.
     Complete {
         /// The claim.
         resource: Resource,
-        /// The holder, or former holder.
+        /// The owner token of the holder, or of the former holder.
         owner: Owner,
         /// The done record. Of two records, the one with the larger token is kept. The result has at most 1
         /// KiB.
@@ -176,16 +179,16 @@ pub enum Request {
     Count {
         /// The claim.
         resource: Resource,
-        /// The expected holder.
+        /// The owner token of the expected holder.
         owner: Owner,
         /// The number of this attempt.
         attempts: u32,
         /// The fingerprint of the payload, in hexadecimal digits. Without one, the stored fingerprint is
         /// kept.
         payload: Option<Arc<str>>,
-        /// Withdraws the count instead: if exactly `attempts` are counted, sets the count to one less.
+        /// Set to withdraw the count instead: if exactly `attempts` are counted, sets the count to one less.
         withdraw: bool,
-        /// The time for which the count is kept after this.
+        /// The time for which the count is kept after this request.
         keep: Duration,
     },
     /// If no worker holds the claim and it is not completed, removes the counted attempts, the payload's
@@ -193,25 +196,25 @@ pub enum Request {
     ResetAttempts {
         /// The claim.
         resource: Resource,
-        /// The time for which the counter is kept after this. It continues from the token of the dead-letter
-        /// record.
+        /// The time for which the counter is kept after this request. The counter continues from the token of
+        /// the dead-letter record.
         keep: Duration,
     },
-    /// Makes the ledger refuse writes of terms before `term`, and returns its content, a page at a time. The
-    /// pages after the first are requested by sealing again.
+    /// Makes the ledger refuse writes of terms before `term`, and returns one page of its content. A further
+    /// *seal* with the last page's cursor returns the next page.
     Seal {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The sealing leader's term.
         term: FencingToken,
-        /// The end of the last page; `None` for the first page.
+        /// The cursor that the last page returned; `None` for the first page.
         after: Option<Cursor>,
     },
     /// Writes a record if the stored one is the record that the leader expects, or already the new record
     /// (compare and set). Refused for a term before the ledger's, for a record below the low-water mark, and
     /// over a final record.
     Write {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The writing leader's term. A term newer than the ledger's also seals it.
         term: FencingToken,
@@ -225,28 +228,28 @@ pub enum Request {
     /// Raises the ledger's low-water mark to `below`, but never beyond the node's own time, and removes the
     /// records before it, a page at a time. Refused for a term before the ledger's.
     Prune {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The pruning leader's term.
         term: FencingToken,
         /// The new low-water mark: records whose [`Record::at`] is smaller are removed.
         below: u64,
-        /// The end of the last step; `None` for the first step.
+        /// The cursor that the last step returned; `None` for the first step.
         after: Option<Cursor>,
     },
-    /// Sets the time for which a ledger is kept after its last seal, write, prune or keep, and restarts that
-    /// time now. Does not create a missing ledger.
+    /// Sets the retention of a ledger: the time for which it is kept after its last *seal*, *write*, *prune*
+    /// or *keep*. The time starts again now. Does not create a missing ledger.
     Keep {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The retention.
         life: Duration,
     },
     /// Returns the records of the ledger, a page at a time, or the record under one key. Changes nothing.
     Read {
-        /// The group.
+        /// The group to which the ledger belongs.
         ledger: Arc<str>,
-        /// The end of the last page; `None` for the first page. Not used with a `key`.
+        /// The cursor that the last page returned; `None` for the first page. Not used with a `key`.
         after: Option<Cursor>,
         /// The key of the only record to return; `None` for all records.
         key: Option<Arc<str>>,
@@ -260,11 +263,12 @@ pub enum Request {
     },
 }
 
-/// A node's error for a request for which [`Request::is_invalid`] returns true.
+/// The error with which a node refuses a request for which [`Request::is_invalid`] returns true.
 pub const INVALID_REQUEST: &str = "readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim";
 
 impl Request {
-    /// Adds the delay `by` between creation and sending to the times on the client's wall clock.
+    /// Adds `by`, the delay between the creation and the sending of the request, to its times on the worker's
+    /// wall clock.
     pub(crate) fn sent_later(&mut self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         match self {
@@ -276,8 +280,8 @@ impl Request {
         }
     }
 
-    /// Returns whether the request does not apply to the kind of its resource: readers, a queue or a
-    /// reservation on a claim, or a record on anything but a claim. A node refuses it.
+    /// Returns whether the request does not apply to the kind of its resource. A claim has no readers, queue
+    /// or reservation, and only a claim has attempts and a done record. A node refuses such a request.
     pub fn is_invalid(&self) -> bool {
         match self {
             Self::Complete { resource, .. }
@@ -313,7 +317,8 @@ impl Request {
         let done = |resource: &Resource| matches!(reply, Reply::Done(_)) && resource.is_claim();
         match (self, reply) {
             (_, Reply::Refused(_)) => true,
-            // A counter that the other nodes cannot store would be copied to them by the next raise.
+            // A counter out of these bounds is refused here: the next *raise* would copy it to the other
+            // nodes, which cannot store it.
             (Self::Acquire { resource, .. }, Reply::Granted { counter, begun }) => {
                 (FencingToken::new(1)..=FencingToken::MAX).contains(counter)
                     && (begun.is_none() || resource.is_claim())

@@ -1,7 +1,7 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::time::Duration;
 
-/// The time for which a better sample is kept before a newer sample replaces it, even if the newer one is worse.
+/// The age from which any newer sample replaces a sample, even if the newer sample is less precise.
 const SAMPLE_AGE: Duration = Duration::from_secs(10);
 
 /// Lower and upper bounds of (node time − boot time) of one node, as this worker measured them in one round trip.
@@ -13,15 +13,15 @@ pub(crate) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// Takes a sample: the node read `node_time` between `sent` and `received`.
+    /// Computes a sample from one reply: the node read `node_time` between `sent` and `received`.
     pub(crate) fn sample(node_time: NodeTime, sent: BootTime, received: BootTime) -> Self {
         let node = i128::from(node_time.as_micros());
         let micros = |at: BootTime| i128::from(at.as_nanos() / 1_000);
         Self { low_micros: node - micros(received) - 1, high_micros: node - micros(sent), taken: received }
     }
 
-    /// Returns the better of two samples: the tighter one, or the new one if the known one is old or contradicts it (the
-    /// node's clock stepped).
+    /// Returns the better of two samples: the more precise one. If the known sample is old, or if the two
+    /// contradict each other because the node's clock stepped, returns the new one.
     pub(crate) fn refine(self, new: Self) -> Self {
         let contradicts = new.low_micros > self.high_micros || new.high_micros < self.low_micros;
         let old = new.taken.since(self.taken) > SAMPLE_AGE;
@@ -35,8 +35,8 @@ impl ClockOffset {
         NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// Returns the same as [`ClockOffset::node_time_at_least`], less the drift that is possible since the sample
-    /// became old. An old sample is all that is known of an unreachable node.
+    /// Returns the same as [`ClockOffset::node_time_at_least`], less the drift that is possible since the
+    /// sample became older than [`SAMPLE_AGE`]. The sample of an unreachable node may be old.
     pub(crate) fn carried_to(self, at: BootTime, drift_rate: f64) -> NodeTime {
         let drift = self.taken.until(at).saturating_sub(SAMPLE_AGE).mul_f64(drift_rate);
         let micros = u64::try_from(drift.as_micros()).unwrap_or(u64::MAX);

@@ -1,10 +1,12 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::{collections::VecDeque, time::Duration};
 
-/// The number of parts of the window. In each part, only the sample with the smallest offset is kept.
+/// The number of parts of a detector's window. In each part, only the sample with the smallest offset is
+/// kept.
 const PARTS: u32 = 16;
 
-/// Detects steps of one node's clock against the boot clock, over all replies of the last window, across connections.
+/// Detects steps of one node's clock against this worker's boot clock. It compares each reply with the
+/// earlier replies of a time window, also with those of earlier connections.
 ///
 /// # What is not guaranteed
 ///
@@ -28,7 +30,7 @@ struct ClockSample {
     high: i128,
 }
 
-/// The result of comparing a reply with those before it.
+/// The result of comparing a reply with the replies before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockObservation {
     /// The node's clock has gained no more than allowed since `from`, the send time of the oldest sample.
@@ -42,11 +44,11 @@ pub(crate) enum ClockObservation {
 pub(crate) struct ClockStep {
     /// The last time on the boot clock at which the step had certainly not happened.
     pub(crate) after: BootTime,
-    /// The time on the boot clock at which it was noticed.
+    /// The time on the boot clock at which the reply that shows the step arrived.
     pub(crate) noticed: BootTime,
-    /// The node's clock at that time.
+    /// The node's time in that reply.
     pub(crate) node_time: NodeTime,
-    /// The least gain that explains the reply.
+    /// The smallest gain of the node's clock that explains the reply.
     pub(crate) gained: Duration,
 }
 
@@ -55,8 +57,8 @@ impl ClockStepDetector {
         Self { window, drift_rate, allowance, past: VecDeque::new() }
     }
 
-    /// Compares one reply with the window: the node read `node_time` between `sent` and `received`. After a step the window
-    /// begins again.
+    /// Compares one reply with the earlier replies of the window. The node read `node_time` between `sent`
+    /// and `received`. After a step the window begins again.
     pub(crate) fn observe(
         &mut self,
         node_time: NodeTime,
@@ -89,7 +91,8 @@ impl ClockStepDetector {
         i128::try_from(allowed.as_micros()).unwrap_or(i128::MAX) + 1
     }
 
-    /// Keeps the sample with the smallest offset of each part of the window: it bounds the offset best.
+    /// Adds `new`. In each part of the window only the sample with the smallest upper bound is kept, since
+    /// the smallest bound is the most precise.
     fn remember(&mut self, new: ClockSample) {
         let part = self.window / PARTS;
         match self.past.back_mut() {
@@ -115,7 +118,7 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// The node's clock is an hour ahead.
+    /// Returns the time on a node's clock that is an hour ahead of the boot clock.
     const fn node(ms: u64) -> NodeTime {
         NodeTime::from_micros((3_600_000 + ms) * 1_000)
     }
@@ -191,7 +194,8 @@ mod tests {
             detector.observe(node(1_000), ms(1_000), ms(1_000)),
             ClockObservation::Steady { .. }
         ));
-        // The node's clock was set right again within the window. That is a gain: leases granted meanwhile end early.
+        // The node's clock is set forward again within the window. That is a gain: leases that were granted
+        // in between end early.
         assert!(matches!(
             detector.observe(node(102_000), ms(2_000), ms(2_000)),
             ClockObservation::Stepped(_)

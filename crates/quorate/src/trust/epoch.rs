@@ -1,14 +1,14 @@
 use crate::node::NodeTime;
 
-/// The memory that a node had when it gave a vote.
+/// The memory epoch of a node to which a vote belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct NodeEpoch {
-    /// Increases whenever the node may have lost its grants.
+    /// A number that increases whenever the node may have lost its grants.
     pub epoch: u64,
-    /// The number of the session with the node. A node's page cursor is valid within one session only: the server may have
-    /// restarted in between, even if it remembers everything.
+    /// The number of the session with the node. A cursor into a ledger's pages is valid within one session
+    /// only: between two sessions the server may have restarted, even if it has lost nothing.
     pub session: u64,
-    /// The time on the node's clock at which the memory began.
+    /// The time on the node's clock at which the epoch began.
     pub since: NodeTime,
     /// The time on the node's clock from which its votes count.
     pub votes_from: NodeTime,

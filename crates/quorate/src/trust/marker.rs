@@ -19,28 +19,29 @@ pub struct Marker {
     pub nodes: Arc<str>,
     /// The settings that all workers share.
     pub settings: SharedSettings,
-    /// The time on the node's clock at which its memory began. A restart may bring old counters back. So after a
-    /// restart this time is set a little later: after every counter that was started by a clock that was ahead.
+    /// The time on the node's clock at which its memory began. A node may restart with old fencing counters,
+    /// and a worker whose clock was ahead may have started them. After a restart this time is therefore set
+    /// to twice `max_clock_offset` after the handshake, later than any such counter.
     pub since: NodeTime,
     /// The time on the node's clock from which its votes count.
     pub votes_from: NodeTime,
 }
 
 impl Marker {
-    /// Returns the names of a node set in the form of a marker.
+    /// Returns the names of a node set in the form in which a marker contains them.
     pub fn node_set(names: &[Arc<str>]) -> Arc<str> {
         let mut names: Vec<&str> = names.iter().map(|name| &**name).collect();
         names.sort_unstable();
         names.join(",").into()
     }
 
-    /// Returns the text that a marker contains in place of the node set while `from` is being replaced by `to`. On
-    /// nodes that have left the set, that text stays. It matches no worker's node list.
+    /// Returns the text that a marker contains in place of the node set while `from` is being replaced by
+    /// `to`. A node that has left the set keeps that text. The text matches no worker's node list.
     pub(crate) fn closed_set(from: &str, to: &str) -> Arc<str> {
         format!("({from})->({to})").into()
     }
 
-    /// Returns the old and the new node set if the marker closes the node.
+    /// Returns the old and the new node set if the marker says that its node set is being replaced, or was.
     pub fn replacement(&self) -> Option<(&str, &str)> {
         self.nodes.strip_prefix('(')?.strip_suffix(')')?.split_once(")->(")
     }
@@ -96,7 +97,7 @@ impl Marker {
     }
 }
 
-/// A node's marker that cannot be read.
+/// The reason why a node's marker cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MarkerError(String);

@@ -1,18 +1,20 @@
-//! Trust: the decision which nodes may vote, and what their clocks show.
+//! Trust: decides which nodes may vote, and measures the nodes' clocks.
 //!
-//! A node that lost its memory could grant a lock that another worker still holds. Each node therefore stores a *marker*
-//! ([`Marker`]): its run id, the node set, the [`SharedSettings`](crate::config::SharedSettings), the beginning of its
-//! memory, and the time from which its votes count. A worker compares the marker at each handshake ([`TrustPolicy`]),
-//! and each request carries the marker, so that a node whose marker has changed refuses it.
+//! A node that lost its memory could grant a lock that another worker still holds. Each node therefore stores
+//! a *marker* ([`Marker`]). The marker contains the server's run id, the node set and the
+//! [`SharedSettings`](crate::config::SharedSettings). It also contains the beginning of the node's memory and
+//! the time from which the node's votes count. A worker compares the marker at each handshake
+//! ([`TrustPolicy`]), and each request carries the marker that the worker read. A node whose marker has
+//! changed since then refuses the request.
 //!
 //! # Which nodes may vote
 //!
 //! | the node … | it may vote |
 //! | --- | --- |
-//! | has this worker's marker, of its present run | yes, from the time in the marker |
+//! | has a marker with this worker's node set and settings, and the server's present run id | yes, from the time in the marker |
 //! | has no marker: it is new, or was flushed | after a worker has written one and a quarantine has passed |
-//! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; without a new quarantine if the node is verified `durable` |
-//! | was closed by a replacement of the node set | no |
+//! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; no quarantine is needed if the node is known to persist every write (`durable`) |
+//! | has a marker which says that its node set is being replaced, or was (`quorate nodes replace`) | no |
 //! | names another node set, other shared settings, or another marker version | no |
 //! | is a replica, or may evict keys | no |
 //! | has the run id of another node in the list | no, and the other node must not vote either |
@@ -24,8 +26,9 @@
 //!
 //! # The first marker of a node
 //!
-//! A worker with a wrong node list must not write its marker to new nodes, since that marker would keep correct workers out.
-//! It therefore writes a first marker only when all of these hold ([`FirstMark`](registry::FirstMark)):
+//! A worker with a wrong node list must not write its marker to new nodes: these nodes would then refuse the
+//! workers with the correct list. It therefore writes a first marker only when all of these hold
+//! ([`FirstMark`](registry::FirstMark)):
 //!
 //! * for each node of its list a handshake has succeeded or failed;
 //! * handshakes with a majority have succeeded;
@@ -34,16 +37,17 @@
 //! A node stores a marker only in place of the marker that the worker read. If two workers start at the same time with
 //! different lists, each new node refuses one of them. Neither worker can know which list is right.
 //!
-//! A restarted node whose marker names this worker's list and settings gets a new marker at once, since the new marker
-//! names the same list and settings.
+//! A restarted node may already have a marker with this worker's list and settings. It gets a new marker at
+//! once, since neither changes.
 //!
 //! # Steps of clocks
 //!
-//! [`ClockStepDetector`] compares the clock in each reply with the boot clock. A node whose clock gained too much stops
-//! counting with that reply, also for leases already held. If the clocks of a majority did not step, the node's own clock
-//! did, and the worker writes the quarantine into its marker for all workers. Otherwise this worker's clock may have
-//! stood still, and only this worker treats the node as quarantined. Idle nodes are probed three times in a `max_ttl`,
-//! so that a step is noticed.
+//! [`ClockStepDetector`] compares the node's time in each reply with this worker's boot clock. If the node's
+//! clock gained too much, the node's votes no longer count from that reply on, also for leases already held.
+//! If the clocks of a majority did not step, the node's own clock stepped. The worker then writes the
+//! quarantine into the node's marker for all workers. Otherwise this worker's clock may have stood still, and
+//! only this worker treats the node as quarantined. Idle nodes are probed three times in a `max_ttl`, so that
+//! a step is noticed.
 //!
 //! # The quorum's clock
 //!

@@ -11,8 +11,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// This worker's trust in one node: whether it may vote, and under which memory. Pure, except that it updates its
-/// entries in the registry.
+/// This worker's trust in one node: whether the node may vote, and to which memory epoch its votes belong. It
+/// performs no I/O, but it reads and updates the registry, which all drivers of this worker share.
 #[derive(Debug)]
 pub(crate) struct NodeTrust {
     me: usize,
@@ -24,7 +24,7 @@ pub(crate) struct NodeTrust {
     read_at: BootTime,
     /// True while this worker waits for handshakes with other nodes before it writes a marker to this node.
     awaits_others: bool,
-    /// The node's memory whose votes count, as its marker describes it. Kept when a connection ends.
+    /// The marker of the memory epoch whose votes count. Kept when a connection ends.
     memory: Option<Marker>,
     lost_memory: bool,
     /// The last step of the node's clock against the boot clock, for as long as that step keeps the node from voting.
@@ -33,9 +33,9 @@ pub(crate) struct NodeTrust {
 
 #[derive(Debug)]
 enum TrustState {
-    /// Not decided yet, or waiting for the first handshakes with other nodes: voting requests wait.
+    /// Not decided yet, or waiting for the first handshakes with other nodes. Requests that need a vote wait.
     Unknown,
-    /// The node must not vote, at least until `until`.
+    /// The node must not vote before `until`, or before a new decision if `until` is `None`.
     Withheld { until: Option<BootTime>, why: VoteRejection },
     /// The node may vote.
     Granted,
@@ -47,7 +47,8 @@ pub(crate) struct Marking {
     pub(crate) marker: Marker,
     from: BootTime,
     reason: QuarantineReason,
-    /// True if the marker ends the node's quarantine, whatever the reason for the quarantine was.
+    /// True if an operator ends the node's quarantine with this marker, whatever the reason for the
+    /// quarantine was.
     ends_quarantine: bool,
 }
 
@@ -80,7 +81,7 @@ impl NodeTrust {
         }
     }
 
-    /// Takes the handshake of a new connection.
+    /// Records the handshake of a new connection. [`NodeTrust::evaluate`] then decides.
     pub(crate) fn connected(&mut self, now: BootTime, hello: Hello) {
         self.registry.connected(self.me, &hello.run_id, &hello.version);
         self.trust = TrustState::Unknown;
@@ -88,7 +89,7 @@ impl NodeTrust {
         self.read_at = now;
     }
 
-    /// Takes the end of a connection. What is known of the node's memory is kept.
+    /// Records the end of a connection, and keeps the known memory of the node.
     pub(crate) fn disconnected(&mut self) {
         self.registry.disconnected(self.me);
         self.trust = TrustState::Unknown;
@@ -100,7 +101,8 @@ impl NodeTrust {
         matches!(self.trust, TrustState::Unknown)
     }
 
-    /// Returns whether the decision waits for handshakes with other nodes, which the registry reports.
+    /// Returns whether the decision waits for handshakes with other nodes. The registry notifies the driver
+    /// of them.
     pub(crate) fn awaits_others(&self) -> bool {
         self.awaits_others
     }
@@ -148,7 +150,7 @@ impl NodeTrust {
         }
     }
 
-    /// Takes the success of a marker's write.
+    /// Records that the node has stored the marker.
     pub(crate) fn marker_written(&mut self, now: BootTime, marking: Marking) {
         if let Some(hello) = &mut self.hello {
             hello.marker = Some(marking.marker.to_text());
@@ -157,8 +159,8 @@ impl NodeTrust {
         self.settle(now, marking);
     }
 
-    /// Takes a marker that differs from the known one. The server has not restarted, since the connection is still the
-    /// same.
+    /// Records the marker that the node now stores, if it differs from the known one. The server has not
+    /// restarted, since the connection is still the same.
     pub(crate) fn marker_changed(&mut self, now: BootTime, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
         let stored = marker.as_deref().and_then(|text| Marker::parse(text).ok());
@@ -176,9 +178,9 @@ impl NodeTrust {
         self.end_memory_unless(|known| stored.is_some_and(|marker| is_same_memory(known, &marker)));
     }
 
-    /// Takes a step of the node's clock against the boot clock. Leases on the node may have ended early, so the node
-    /// may grant a lease that another worker still holds. The node's votes stop counting at once, and count again
-    /// after a quarantine.
+    /// Handles a step of the node's clock against the boot clock. Leases on the node may have ended early, so
+    /// the node may grant a lease that another worker still holds. The node's votes stop counting at once,
+    /// and count again after a quarantine.
     pub(crate) fn clock_stepped(&mut self, step: ClockStep) {
         self.end_memory_unless(|_| false);
         self.step = Some(step);
@@ -189,13 +191,14 @@ impl NodeTrust {
         self.trust = TrustState::Unknown;
     }
 
-    /// Returns a marker that reports a step of this node's clock to all workers. It is written once the clocks of the
-    /// other nodes show that this node's clock stepped: until then it is possible that this worker's boot clock stood
-    /// still instead.
+    /// Returns the marker that reports a step of this node's clock to all workers. Returns `None` until the
+    /// clocks of the other nodes show that this node's clock stepped. Until then, this worker's boot clock
+    /// may have stood still instead.
     fn clock_step_marking(&self) -> Option<Marking> {
         let (step, memory) = (self.step.as_ref()?, self.memory.as_ref()?);
         let TrustState::Withheld { until: Some(_), .. } = self.trust else { return None };
-        // A marker's wait can end so late only if the marker was written after the step, by the node's present clock.
+        // A marker from before the step ends its wait at most one quarantine after the node's time before the
+        // step. If the wait ends later, a worker has written the marker since the step.
         let quarantine = self.policy.config.quarantine();
         let written = memory.votes_from > step.node_time - step.gained + quarantine;
         if written
@@ -218,7 +221,8 @@ impl NodeTrust {
         step.noticed + self.policy.config.quarantine()
     }
 
-    /// Decides on a request to end the quarantine: it succeeds if nothing else keeps the node from voting.
+    /// Decides on an operator's request to end the quarantine. The request succeeds if only the quarantine
+    /// keeps the node from voting.
     pub(crate) fn admission(&self, now: BootTime) -> Admission {
         if let Some(twin) = self.registry.twin(self.me) {
             return Admission::Refused(VoteRejection::Twin(twin));
@@ -226,7 +230,8 @@ impl NodeTrust {
         match (&self.trust, &self.memory) {
             (TrustState::Granted, _) => Admission::Trusted,
             (TrustState::Withheld { until: Some(_), .. }, Some(memory)) => {
-                // A restarted node's memory begins a little later than now.
+                // The memory of a restarted node begins twice `max_clock_offset` after its handshake. The
+                // node is to vote now, so the handshake's time is used.
                 let read = self.hello.as_ref().map_or(memory.since, |hello| hello.node_time);
                 let marker = Marker { votes_from: memory.since.min(read), ..memory.clone() };
                 Admission::Write(Marking {
@@ -254,10 +259,11 @@ impl NodeTrust {
         matches!(self.trust, TrustState::Withheld { .. })
     }
 
-    /// Returns whether the reason for a refusal may end soon without an operator. There are three such reasons. The
-    /// markers of other nodes differ from this worker's list, and more nodes may be reached. Too few nodes were
-    /// reached, and another worker may write the marker. The marker names a node set that this worker's set is about
-    /// to replace.
+    /// Returns whether the reason for a refusal may end soon without an operator. Three reasons may:
+    ///
+    /// * The markers of other nodes differ from this worker's list or settings. More nodes may be reached.
+    /// * Too few nodes were reached. Another worker may write the marker.
+    /// * The marker says that this worker's node set is about to replace another one.
     pub(crate) fn may_change_soon(&self) -> bool {
         match &self.trust {
             TrustState::Withheld {
@@ -311,8 +317,9 @@ impl NodeTrust {
         Some(Hello { node_time: hello.node_time + passed, ..hello })
     }
 
-    /// Takes the marking's marker as the node's memory. The node's votes count from the marking's `from` on, or from the end
-    /// of a quarantine after a clock step, if that is later and the marking does not end it.
+    /// Accepts the marking's marker as the description of the node's memory. The node's votes count from the
+    /// marking's `from` on. If the quarantine after a clock step ends later than `from`, the votes count only
+    /// from its end. A marking with `ends_quarantine` ends that quarantine too.
     fn settle(&mut self, now: BootTime, marking: Marking) {
         let Marking { marker, mut from, mut reason, ends_quarantine } = marking;
         match &self.step {
@@ -337,8 +344,8 @@ impl NodeTrust {
         }
     }
 
-    /// Ends the node's memory unless `same` returns true for it: the node's grants stop counting at once, also for
-    /// leases that are held.
+    /// Ends the node's memory epoch unless `same` returns true for its marker. The node's grants then stop
+    /// counting at once, also for leases that are held.
     fn end_memory_unless(&mut self, same: impl FnOnce(&Marker) -> bool) {
         if self.memory.as_ref().is_some_and(|known| !same(known)) {
             self.memory = None;
@@ -421,7 +428,7 @@ mod tests {
             Self { registry: Arc::new(NodeRegistry::new(&names)), policy: Arc::new(policy) }
         }
 
-        /// Takes a first handshake with the node, with this node set in its marker.
+        /// Performs the first handshake with `node`, whose marker names the node set `nodes`.
         fn connects(&self, node: usize, nodes: Option<&str>) -> NodeTrust {
             let mut node_trust = NodeTrust::new(node, Arc::clone(&self.policy), Arc::clone(&self.registry));
             node_trust.connected(NOW, hello(node, nodes));
@@ -443,9 +450,10 @@ mod tests {
         (marks, all[2].objection(NOW))
     }
 
-    /// Without the rule, two workers led at once (seed 347 of the fault plan `mistaken`). One worker was started with
-    /// only three of the five nodes, and two of the three had been flushed. It wrote markers to those two, and led
-    /// with their votes. Another worker led with the votes of the rest of the five.
+    /// Without the rule in this test's name, two workers led at once (seed 347 of the simulation's fault plan
+    /// `mistaken`). One worker was started with only three of the five nodes, and two of the three had been
+    /// flushed. It wrote markers to those two, and led with their votes. Another worker led with the votes of
+    /// the rest of the five.
     #[test]
     fn a_worker_that_a_marker_contradicts_writes_no_marker_to_a_flushed_node() {
         let five = Some("a,b,c,d,e");
@@ -462,7 +470,8 @@ mod tests {
         assert_eq!(connect_all([ours, ours, None]).0, [false, false, true]);
         assert_eq!(connect_all([Some("a,b"), ours, None]).0, [false; 3], "one differs, one agrees");
         assert_eq!(connect_all([Some("a,b"), None, ours]).0, [false; 3]);
-        // An old marker on one node does not keep a majority from marking another node that was flushed.
+        // A node whose marker names another set is refused, even if a majority agrees with this worker. Once
+        // the node is flushed, it gets a new marker.
         let worker = Worker::new();
         let (_a, _b) = (worker.connects(0, ours), worker.connects(1, ours));
         let mut c = worker.connects(2, Some("a,b"));
@@ -471,8 +480,8 @@ mod tests {
         assert!(c.evaluate(NOW).is_some());
     }
 
-    /// Without the rule, a worker reached two new nodes first and wrote markers to them. Only then did it reach the
-    /// node whose marker differs.
+    /// Without the rule in this test's name, a worker reached two new nodes first and wrote markers to them.
+    /// Only then did it reach the node whose marker differs.
     #[test]
     fn no_new_node_gets_a_marker_before_every_node_was_tried() {
         let worker = Worker::new();

@@ -1,4 +1,4 @@
-//! The pure decision whether a node may vote.
+//! Decides whether a node may vote, from its handshake alone and without I/O.
 
 use crate::{
     config::{QuorumConfig, SharedSettings},
@@ -24,7 +24,7 @@ pub(crate) enum TrustDecision {
     Refused(VoteRejection),
 }
 
-/// The settings of one worker by which nodes are judged.
+/// The node list and the settings by which one worker decides whether nodes may vote.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustPolicy {
     pub(crate) nodes: Arc<str>,
@@ -32,7 +32,8 @@ pub(crate) struct TrustPolicy {
 }
 
 impl TrustPolicy {
-    /// Decides by a node's handshake, received when the boot clock showed `now`.
+    /// Decides from a node's handshake whether the node may vote. The boot clock showed `now` when the
+    /// handshake arrived.
     pub(crate) fn decide(&self, hello: &Hello, now: BootTime) -> TrustDecision {
         if hello.replica {
             return TrustDecision::Refused(VoteRejection::Replica);
@@ -100,10 +101,11 @@ impl TrustPolicy {
                 _ => VoteRejection::Unmet,
             });
         }
-        // A node that had a marker may come back with old counters. A counter is recognised as old if its number lies
-        // before the time at which the node's memory began. So the memory must begin after all old counters. The clock
-        // of the worker that started such a counter may have been ahead of another node's clock by `max_clock_offset`,
-        // and that node's clock ahead of this node's by the same.
+        // A node that had a marker may come back with old fencing counters. A counter starts at the
+        // wall-clock time of a worker. It is recognised as old if its number is smaller than the time at
+        // which the node's memory began. So the memory must begin after all old counters. A worker that
+        // started one may have been ahead of another node's clock by `max_clock_offset`. That node's clock
+        // may have been ahead of this node's by as much again.
         let margin = match reason {
             QuarantineReason::Restarted => self.config.max_clock_offset * 2,
             _ => Duration::ZERO,
@@ -122,9 +124,9 @@ impl TrustPolicy {
         if self.config.sabotaged(Sabotage::NoQuarantine) { Duration::ZERO } else { self.config.quarantine() }
     }
 
-    /// Returns whether the marker's wait is longer than any worker writes: if so, the node's clock was ahead when the
-    /// marker was written, and has been set back since. Without a new marker, every new connection would wait again
-    /// for as long as the clock had been ahead.
+    /// Returns whether the rest of the marker's wait is longer than any wait that a worker writes. If so, the
+    /// node's clock was ahead when the marker was written, and has been set back since. Without a new marker,
+    /// every new connection would start another quarantine until the clock has caught up.
     fn is_from_the_future(&self, marker: &Marker, node_time: NodeTime) -> bool {
         let quarantine = self.config.quarantine();
         let drift = quarantine.mul_f64(self.config.drift_rate);
@@ -132,8 +134,8 @@ impl TrustPolicy {
             && node_time.until(marker.votes_from) > quarantine + drift + self.config.clock_step_allowance
     }
 
-    /// Returns when the marker's wait is over on the boot clock. The wait began in the past, so it is never longer than one
-    /// quarantine, even if the node's clock was set back meanwhile.
+    /// Returns the time on the boot clock at which the marker's wait is over. The wait began in the past, so
+    /// it is at most one quarantine from now, even if the node's clock was set back since.
     fn from(&self, marker: &Marker, node_time: NodeTime, now: BootTime) -> BootTime {
         let wait = node_time.until(marker.votes_from);
         now + (wait + wait.mul_f64(self.config.drift_rate)).min(self.config.quarantine())

@@ -14,12 +14,13 @@ use crate::{
     trust::clock_offset::ClockOffset,
 };
 
-/// Returns the latest time that the clocks of a majority of the nodes have certainly reached when the boot clock shows
-/// `now`, or `None` if fewer nodes have replied. For three nodes that have all replied it is the median.
+/// Returns the latest time that the clocks of a majority of the nodes have certainly reached when the boot
+/// clock shows `now`. For three nodes that have all replied, it is the median. Returns `None` if no majority
+/// of the nodes has replied.
 ///
-/// `samples` has one entry for each node. A node without a sample has reached nothing. So a minority of nodes whose
-/// clocks are ahead never decides the result. A minority whose clocks are behind does not decide it either, while all
-/// other nodes have replied.
+/// `samples` has one entry for each node. A node without a sample counts as a clock that has reached no time.
+/// So a minority of nodes whose clocks are ahead never decides the result. A minority whose clocks are behind
+/// does not decide it either, while all other nodes have replied.
 pub(crate) fn majority_has_reached(
     now: BootTime,
     drift_rate: f64,

@@ -94,13 +94,14 @@ impl NodeStatus {
     }
 }
 
-/// The nodes of a quorum, as their drivers report them to each other and to callers.
+/// The states of a quorum's nodes. Each driver records the state of its node here, for the other drivers and
+/// for callers.
 #[derive(Debug)]
 pub(crate) struct NodeRegistry {
     entries: Vec<NodeEntry>,
     state: Mutex<RegistryState>,
     changed: watch::Sender<()>,
-    /// True once a majority of the nodes could vote at the same time.
+    /// True once a majority of the nodes has been able to vote at the same time.
     had_quorum: AtomicBool,
     latencies: Latencies,
 }
@@ -138,10 +139,10 @@ struct RegistryState {
 /// A node's marker, compared with this worker's node list and shared settings.
 #[derive(Clone, Debug, PartialEq)]
 enum MarkerState {
-    /// There was no handshake with the node.
+    /// No handshake with the node has succeeded yet.
     Unknown,
-    /// A handshake took place, but no marker counts: the node had none, or the connection has ended since, so that
-    /// the node may store a different marker by now.
+    /// A handshake took place, but no marker counts. Either the node had none, or the connection has ended
+    /// and the node may store a different marker by now.
     None,
     /// The marker names the same node list and shared settings.
     Agrees,
@@ -190,7 +191,7 @@ impl NodeRegistry {
         }
     }
 
-    /// Returns whether a majority could vote at one time since this worker started.
+    /// Returns whether, at any time since this worker started, a majority of the nodes could vote.
     pub(crate) fn has_had_quorum(&self) -> bool {
         self.had_quorum.load(Ordering::Acquire)
     }
@@ -246,7 +247,7 @@ impl NodeRegistry {
         Some(Arc::clone(&self.entries[twin].name))
     }
 
-    /// Takes a handshake: stores the node's run id and version, and finds nodes that share a run id.
+    /// Records a handshake: stores the node's run id and version, and finds nodes that share a run id.
     pub(crate) fn connected(&self, node: usize, run_id: &Arc<str>, version: &Arc<str>) {
         self.entries[node].sessions.fetch_add(1, Ordering::AcqRel);
         let mut state = self.state();
@@ -259,7 +260,8 @@ impl NodeRegistry {
         self.notify_all();
     }
 
-    /// Takes the state of a node's marker: whether it has one that agrees with this worker, or why the marker differs.
+    /// Records the state of a node's marker: `true` if it agrees with this worker, `false` if there is none,
+    /// or the reason why it differs.
     pub(crate) fn set_marker_state(&self, node: usize, marker: Result<bool, VoteRejection>) {
         let marker = match marker {
             Ok(true) => MarkerState::Agrees,
@@ -275,8 +277,8 @@ impl NodeRegistry {
         self.notify_all();
     }
 
-    /// Takes the end of a connection. The handshake still counts, and so does a marker that differs. A marker that
-    /// agreed no longer counts, since the node may have another marker by now.
+    /// Records the end of a connection. The handshake still counts, and so does a marker that differs. A
+    /// marker that agreed no longer counts, since the node may have another marker by now.
     pub(crate) fn disconnected(&self, node: usize) {
         let marker = &mut self.state().markers[node];
         if *marker == MarkerState::Agrees {
@@ -284,7 +286,8 @@ impl NodeRegistry {
         }
     }
 
-    /// Decides whether this worker may write a marker to a node that has none: see [`trust`](super).
+    /// Decides whether this worker may write a marker to a node that has none, by the rules of
+    /// [`trust`](super).
     pub(crate) fn first_mark(&self) -> FirstMark {
         let state = self.state();
         let needed = majority(self.entries.len());
@@ -358,7 +361,7 @@ impl NodeRegistry {
         self.entries.iter().filter(steady).count() >= majority(self.entries.len())
     }
 
-    /// Takes a sample of the node's clock.
+    /// Records a sample of the node's clock.
     pub(crate) fn add_clock_sample(&self, node: usize, sample: ClockOffset) {
         let mut clock = self.entries[node].clock.lock().unwrap_or_else(PoisonError::into_inner);
         *clock = Some(clock.map_or(sample, |known| known.refine(sample)));
@@ -427,8 +430,9 @@ fn is_new(state: &NodeState) -> bool {
     *reason == QuarantineReason::Unmarked
 }
 
-/// Logs the state of a node, unless it was logged since the node last voted: a node whose state changes back and forth is logged
-/// once for each cause. The first new node of a set is a warning that says how to skip the wait, the others follow at INFO.
+/// Logs the state of a node, unless the same cause was logged since the node last voted. So a node whose
+/// state changes back and forth is logged once for each cause. If new nodes must wait, the first of them is
+/// logged as a warning that says how to skip the wait. The other new nodes are logged at INFO.
 fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<String>) {
     let cause = match state {
         NodeState::Connecting | NodeState::Unreachable(Cause::Stopped) => return,

@@ -64,7 +64,7 @@ pub enum VoteRejection {
         /// The difference to this worker.
         why: Arc<VoteRejection>,
     },
-    /// The node stores something else in place of a marker.
+    /// The text that the node stores in place of its marker cannot be read.
     #[error(
         "its marker {0}; another program, or another version of Quorate, uses this prefix: stop it and delete the \
          marker on each node (on Redis the key quorate:node, or PREFIX and then node), or choose another prefix"
@@ -91,7 +91,7 @@ pub enum VoteRejection {
     Quarantined {
         /// The reason for the quarantine.
         reason: QuarantineReason,
-        /// The rest of the quarantine, at the time of this value.
+        /// The rest of the quarantine when this value was created.
         remaining: Duration,
     },
     /// The node's clock is too far from this worker's to start a fencing counter.
@@ -110,8 +110,8 @@ impl VoteRejection {
         if let Self::Replaced { to, ours, .. } = self {
             return to != ours; // A worker with the new list waits for the end of the change.
         }
-        // For a node whose own marker contradicts this worker, the reason is permanent. For a node without a marker,
-        // it may end as more nodes are reached.
+        // A node whose own marker differs from this worker's settings needs an operator. A node without a
+        // marker may get one once more nodes are reached.
         !matches!(
             self,
             Self::Quarantined { .. }
@@ -144,7 +144,7 @@ pub enum QuarantineReason {
     Unmarked,
     /// The node's run id is not the marker's: it restarted and may have lost its memory.
     Restarted,
-    /// Another worker began the quarantine.
+    /// The node's marker contains the quarantine: this or another worker began it earlier.
     Marked,
     /// The node's clock stepped relative to this worker's clock: leases on the node may have ended early.
     Jumped,

@@ -11,11 +11,11 @@ use std::{borrow::Cow, error, fmt, sync::Arc, time::Duration};
 pub struct Vote {
     /// The node's index in the list.
     pub node: usize,
-    /// The round that it belongs to, for a receiver of several rounds.
+    /// The number of the round, for a receiver that takes the votes of several rounds.
     pub ticket: u64,
     /// The boot clock just before the request was sent; `None` if the request was certainly not sent.
     pub sent: Option<BootTime>,
-    /// The memory of the node when it was asked.
+    /// The memory epoch of the node when the request was sent.
     pub memory: NodeEpoch,
     /// The node's answer.
     pub answer: Answer,
@@ -82,7 +82,7 @@ impl fmt::Display for NodeOutcome {
 }
 
 impl NodeOutcome {
-    /// Returns the outcome of a node that was not asked, or has not answered.
+    /// Returns the outcome of a node in state `state` that was not asked, or has not answered.
     pub(crate) fn of_state(state: &NodeState) -> Self {
         match state {
             NodeState::Connecting | NodeState::Trusted => Self::Pending,
@@ -134,12 +134,12 @@ impl NoMajority {
         Self { failed: Cow::Borrowed(""), needed, nodes }
     }
 
-    /// Returns the same error, whose text begins with `failed`.
+    /// Returns this error with `failed` at the beginning of its text.
     pub(crate) fn of(self, failed: impl Into<Cow<'static, str>>) -> Self {
         Self { failed: failed.into(), ..self }
     }
 
-    /// Returns the text that says what failed; empty where the error that contains this one says it.
+    /// Returns the text that says what failed. It is empty if an error that contains this one says so.
     pub fn failed(&self) -> &str {
         &self.failed
     }
@@ -195,8 +195,8 @@ impl NoMajority {
         remaining.get(needed - 1).copied()
     }
 
-    /// Returns whether only an operator can fix it: so many nodes refuse this worker permanently that the others are not a
-    /// majority.
+    /// Returns whether only an operator can fix the failure: the nodes without a permanent cause are too few
+    /// for a majority.
     pub fn is_permanent(&self) -> bool {
         self.nodes.len() - self.count(NodeOutcome::is_permanent) < self.needed
     }

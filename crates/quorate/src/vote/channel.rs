@@ -6,8 +6,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Creates a channel of votes. Every acquire has such a channel, and every lease keeps one for some time. An `mpsc`
-/// channel would allocate room for 32 votes at once, which is kilobytes.
+/// Creates a channel of votes. Every acquire uses one, and every lease keeps one for some time. It is used
+/// instead of an `mpsc` channel, which allocates room for 32 votes at once: kilobytes for each lease.
 pub(crate) fn vote_channel() -> (VoteSender, VoteReceiver) {
     let state = State { votes: VecDeque::new(), senders: 1, receiver: None, closed: false };
     let shared = Arc::new(Mutex::new(state));
@@ -26,7 +26,7 @@ pub(crate) struct VoteReceiver(Arc<Mutex<State>>);
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) sender: VoteSender,
-    /// Copied to the vote, for a receiver of several rounds.
+    /// The number of the round, which is copied to the vote.
     pub(crate) ticket: u64,
 }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{fmt::Debug, time::Duration};
 
-/// The meaning of a round's votes so far.
+/// The result of a round by the votes that it has counted so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The round may still be won or lost.
@@ -25,13 +25,13 @@ pub struct Grant {
     pub counter: FencingToken,
     /// The boot clock just before the request was sent.
     pub sent: BootTime,
-    /// The memory of the node that granted.
+    /// The memory epoch of the node when it was asked.
     pub memory: NodeEpoch,
 }
 
-/// Data that a round collects from the replies beside the votes. A round that needs none uses `()`.
+/// Data that a round collects from the replies, in addition to the votes. A round that needs none uses `()`.
 pub trait RoundData: Clone + Debug {
-    /// Takes the reply of one node. A later reply of the node replaces an earlier one.
+    /// Collects the data in the reply of one node. A later reply of the same node replaces an earlier one.
     fn collect(&mut self, node: usize, reply: &Reply);
 
     /// Returns whether a reply has ended the round: it is then lost, whatever the other nodes grant.
@@ -46,7 +46,7 @@ impl RoundData for () {
     }
 }
 
-/// Counts the votes of one acquire. Pure: it reads no clock.
+/// Counts the votes of one round. It performs no I/O and reads no clock.
 #[derive(Clone, Debug)]
 pub struct Tally<D = ()> {
     slots: Vec<Slot>,
@@ -132,7 +132,8 @@ impl<D: RoundData> Tally<D> {
                 Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
             }
             (answer, sent) => {
-                // A node that replied has not set the key, and never will. A node that did not reply may have set it.
+                // A node that replied, but did not grant, has not set the key. A node that did not reply may
+                // have set it, or may still do so.
                 let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
                 Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
             }
@@ -164,7 +165,7 @@ impl<D: RoundData> Tally<D> {
         }
     }
 
-    /// Returns the meaning of the votes so far.
+    /// Returns the result of the round by the votes so far.
     pub fn verdict(&self) -> Verdict {
         if self.data.ends_round() {
             Verdict::Lost
@@ -179,11 +180,12 @@ impl<D: RoundData> Tally<D> {
 
     /// Returns the candidate for the fencing token: the largest counter among the grants.
     ///
-    /// A counter that is older than its node's memory was restored from a snapshot, and lacks the grants since that
-    /// snapshot. It is treated like a counter that was lost and started again: its value is the time, on the node's
-    /// clock, at which the node's quarantine ended. A later time, such as the end of a later quarantine, would be
-    /// wrong. A token ahead of the clocks would be issued again if the nodes lost their counters and started new ones
-    /// from their clocks.
+    /// A counter may be smaller than the time at which its node's memory began. Then it was restored from a
+    /// snapshot, and lacks the grants since that snapshot. It is treated like a counter that was lost and
+    /// started again: its value is at least the time, on the node's clock, at which the node's quarantine
+    /// ended. A later time, such as the end of a later quarantine, would be wrong, since a token must not be
+    /// ahead of the clocks. Otherwise nodes that lost their counters would start new ones from their clocks,
+    /// and issue the token again.
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
             let restored = grant.counter.get() < grant.memory.since.as_micros();
@@ -212,7 +214,8 @@ impl<D: RoundData> Tally<D> {
         })
     }
 
-    /// Returns the quorum-th largest send time, from which the lease's validity counts.
+    /// Returns the send time from which the lease's validity counts: the latest time such that a majority of
+    /// the nodes granted requests that were sent at that time or later.
     pub fn sent_by_quorum(&self) -> Option<BootTime> {
         quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
     }
@@ -226,14 +229,14 @@ impl<D: RoundData> Tally<D> {
         }
     }
 
-    /// Returns whether the round could have been won if there were no other holder.
+    /// Returns whether other holders are the reason for a lost round: without them, it could have been won.
     pub fn is_contended(&self) -> bool {
         let against = self.contended().count();
         against > 0 && against + self.granted().count() + self.pending() >= self.majority()
     }
 
-    /// Returns the time after which enough other holders will have expired for a majority, by the nodes' replies; `None` if
-    /// that is unknown.
+    /// Returns the time after which so many leases of other holders have expired, by the nodes' replies, that
+    /// a majority may be free. `None` if that is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         let free = self.granted().count() + self.pending();
         let needed = self.majority().saturating_sub(free).max(1);
@@ -277,10 +280,9 @@ impl<D: RoundData> Tally<D> {
     }
 }
 
-/// Returns the `majority`-th largest of the send times `times`: fewer than a majority of the requests were sent after
-/// that time.
+/// Returns the latest of `times` such that at least `majority` of them are at that time or later.
 pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime> + Clone, majority: usize) -> Option<BootTime> {
-    // There are few, and this is called for every vote of every lease: no list is allocated.
+    // No list is allocated to sort the times: they are few, and this runs for every vote of every lease.
     times.clone().filter(|&time| times.clone().filter(|&other| other >= time).count() >= majority).max()
 }
 
@@ -398,7 +400,8 @@ mod tests {
             Vote { memory, ..vote }
         };
         let since = |seconds: u64, vote: Vote| under(seconds, 8, vote);
-        // Node 0 was restored from a snapshot at 5 s; the other nodes had granted tokens up to 9 meanwhile.
+        // Node 0 was restored from a snapshot at 5 s. Since the snapshot, the other nodes had granted tokens
+        // up to 9.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
         assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);

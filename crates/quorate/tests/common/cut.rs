@@ -1,4 +1,4 @@
-//! A node in memory that can be cut off.
+//! A node in memory that a test can cut off from its worker.
 
 use quorate::node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Session};
 use std::sync::{
@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// A node that can be cut off.
+/// A node that its worker cannot reach while a flag is set.
 #[derive(Clone)]
 pub(crate) struct Cut {
     node: MemoryNode,

@@ -8,7 +8,7 @@ use std::{
 };
 use syn::{Attribute, Fields, ImplItem, Item, ItemMacro, TraitItem};
 
-/// The definition of an item: its module, and the index within that module.
+/// The position of an item's definition: its module, and its index in that module.
 type Definition = (ModPath, usize);
 
 /// The public API.
@@ -60,8 +60,8 @@ impl Api {
         }
     }
 
-    /// Returns the definitions that a path refers to, through further `use` statements. These are an item, or
-    /// an item and a macro of the same name.
+    /// Returns the definitions that a path refers to. Follows further `use` statements. A path may refer to
+    /// an item and to a macro of the same name.
     fn define(&self, target: &ModPath, depth: usize) -> Vec<Definition> {
         let Some((name, module_path)) = target.split_last().filter(|_| depth < 16) else { return Vec::new() };
         let Some(module) = self.source.modules.get(module_path) else { return Vec::new() };
@@ -159,7 +159,7 @@ impl Api {
     }
 }
 
-/// Parses the bodies of a `macro_rules!` as the items of an `impl`. Skips bodies that are not such items.
+/// Parses the bodies of a `macro_rules!` as items of an `impl`. Skips bodies that are no such items.
 fn arms(rules: &ItemMacro) -> Vec<ImplItem> {
     let mut methods = Vec::new();
     for token in rules.mac.tokens.clone() {
@@ -194,7 +194,7 @@ fn attrs_of(item: &Item) -> Option<&[Attribute]> {
     })
 }
 
-/// Returns the name of an item that other crates can use, if they can reach it.
+/// Returns the name of an item if the item is `pub` and its documentation is not hidden.
 fn public_name(item: &Item) -> Option<String> {
     let (visibility, name) = match item {
         Item::Struct(item) => (&item.vis, &item.ident),
@@ -307,7 +307,7 @@ fn docs(attrs: &[Attribute]) -> String {
     lines.collect()
 }
 
-/// Returns the tokens as text, without the spaces that no reader needs.
+/// Returns the tokens as text, with the spaces of usual Rust code.
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string().replace('\n', " ");
     for (spaced, tight) in [

@@ -1,4 +1,4 @@
-//! The public API of this crate, as a listing that is committed: `public-api.txt`.
+//! Compares the public API of this crate with a listing that is committed: `public-api.txt`.
 //!
 //! A change of the API fails the test until the listing is updated:
 //!
@@ -6,9 +6,9 @@
 //! UPDATE_PUBLIC_API=1 cargo test -p quorate --test public_api
 //! ```
 //!
-//! The listing is read from the source: every item that can be named through `pub` modules that are not
-//! hidden. Each item has its signature and its shortest path. The listing does not depend on features: an
-//! item that needs a feature is listed with its `cfg`.
+//! The test makes the listing from the source. It contains every item that other crates can name through
+//! `pub` modules that are not hidden. Each item has its signature and its shortest path. The listing does not
+//! depend on features: an item that needs a feature is listed with its `cfg`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

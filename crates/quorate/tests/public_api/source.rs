@@ -1,4 +1,4 @@
-//! The modules of a crate, parsed.
+//! Parses the modules of a crate.
 
 use std::{collections::BTreeMap, fs, path::Path};
 use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
@@ -75,7 +75,7 @@ impl Source {
         imports
     }
 
-    /// Returns the path from the root of the crate for a path that is written in the module at `module`.
+    /// Converts a path that is written in the module at `module` to a path from the root of the crate.
     /// Returns `None` for a path of another crate.
     fn absolute(&self, module: &ModPath, path: &[String]) -> Option<ModPath> {
         let mut base = match path.first().map(String::as_str)? {

@@ -30,7 +30,7 @@ pub(super) struct RawConnection {
     stream: TcpStream,
     encoding: Encoding,
     read: Vec<u8>,
-    /// The receivers of the pending replies: for each command, the polls of its items.
+    /// For each command whose reply is pending, the polls that its items vote in.
     pending: VecDeque<Vec<Arc<Poll>>>,
     /// The number of unanswered commands of each write.
     in_flight: VecDeque<usize>,
@@ -208,7 +208,7 @@ fn reply_end(bytes: &[u8], at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Returns, for each item of a script's reply after the time, whether it is a grant.
+/// Returns for each item of a script's reply whether it is a grant. The reply begins with the node's time.
 fn votes(reply: &[u8]) -> impl Iterator<Item = bool> {
     let head = reply.windows(2).position(|two| two == b"\r\n").map_or(reply.len(), |end| end + 2);
     let mut at = reply_end(reply, head).unwrap_or(reply.len());

@@ -1,5 +1,5 @@
-//! The part of a driver's core that decides whether to trust its node: clock checks, markers, and probes of a node
-//! that is idle or not trusted.
+//! The part of a driver's core that acts on the trust in its node. It checks the node's clock, writes
+//! markers, and probes a node that is idle or must not vote.
 
 use crate::{
     driver::core::{
@@ -35,8 +35,8 @@ impl Core {
         self.node_trust.end_quarantine(now);
     }
 
-    /// Probes a node that must not vote, since the node does not report by itself when the reason has gone. Also
-    /// probes an idle node.
+    /// Probes a node that must not vote, since the node does not report when the reason has gone. Also probes
+    /// an idle node, to notice a step of its clock.
     pub(crate) fn probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         let quarantined = self.node_trust.wake().is_some();
         let soon = quarantined || self.node_trust.may_change_soon();
@@ -67,8 +67,8 @@ impl Core {
         }
     }
 
-    /// Writes the marker that this worker knows once more. The write changes nothing, and the node refuses it if
-    /// another marker is stored.
+    /// Asks the node to replace its marker by the same marker. That changes nothing. If the node stores
+    /// another marker by now, it refuses, and its reply contains that marker.
     fn send_probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if let Some(marker) = self.node_trust.stored_marker() {
             let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
@@ -76,11 +76,10 @@ impl Core {
         }
     }
 
-    /// Returns when to probe a node that gets no requests: without a reply for a long time, a step of its clock would
-    /// go unnoticed.
+    /// Returns the time at which a node that gets no requests is probed. Without replies for a long time, a
+    /// step of its clock would go unnoticed.
     pub(crate) fn idle_until(&self) -> Option<BootTime> {
-        // While the node's driver waits for handshakes with other nodes, requests wait in its queue, so the node does
-        // not count as idle.
+        // A node whose trust is not decided yet does not count as idle: requests wait in its driver's queue.
         let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown();
         let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
         idle.then(|| self.idle_since + self.policy.config.max_ttl / IDLE_PROBES)
@@ -133,7 +132,7 @@ impl Core {
         self.in_flight.iter().any(|batch| batch.marking.is_some())
     }
 
-    /// Ends the node's quarantine for every worker, by a change of its marker.
+    /// Ends the node's quarantine for every worker, by changing its marker.
     pub(crate) fn trust(&mut self, now: BootTime, reply: Option<ReplyTo>, commands: &mut Vec<Command>) {
         match self.node_trust.admission(now) {
             Admission::Trusted => self.answer(reply, Some(now), Answer::Reply(Reply::Marked)),

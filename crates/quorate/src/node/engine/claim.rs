@@ -4,22 +4,22 @@ use super::{ClaimRecord, ClaimRow, RequestHandler, Store};
 use crate::node::{AttemptCount, DoneRecord, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
-/// The live record of a claim: at most one of the two fields is set.
+/// The record of a claim if it has not expired: at most one of the two fields is set.
 #[derive(Default)]
 pub(super) struct ClaimState {
     pub(super) done: Option<DoneRecord>,
     pub(super) begun: Option<AttemptCount>,
 }
 
-/// Decides whether a node at which `stored` attempts are counted accepts a count of `requested`: only if it
-/// is larger, so that each attempt is counted once. (The nodes that accept this count may be another
-/// majority than those that granted the claim. In the meantime, one of them may have counted an attempt of another worker.)
+/// Decides whether a node that has counted `stored` attempts accepts the count `requested`. It accepts only a
+/// larger count, so that each attempt is counted once. Without this check two workers could begin the same
+/// attempt: the majority that granted the claim may differ from the majority that counts the attempt.
 pub fn counts_more(stored: Option<u32>, requested: u32) -> bool {
     stored.unwrap_or_default() < requested
 }
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the record of a claim, and an empty record for every other resource.
+    /// Returns the record of a claim. For any other resource, returns an empty record.
     pub(super) fn live_claim(&self, resource: &Resource) -> Result<ClaimState, S::Error> {
         if resource.is_claim() { self.claim_state(resource) } else { Ok(ClaimState::default()) }
     }
@@ -76,8 +76,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(Reply::Completed)
     }
 
-    /// Counts an attempt that is about to begin, or with `withdraw` removes the count of an attempt that never
-    /// began.
+    /// Counts an attempt that is about to begin. With `withdraw`, removes the count of an attempt whose
+    /// handler never began.
     pub(super) fn count_attempt(
         &mut self,
         resource: &Resource,
@@ -106,8 +106,8 @@ impl<S: Store> RequestHandler<'_, S> {
         if withdraw {
             requested.attempts = requested.attempts.saturating_sub(1);
         }
-        // Without a counted attempt no payload is kept either: an attempt that never began must not exclude
-        // other payloads.
+        // If no attempt is counted, the payload's fingerprint is not kept either: an attempt that never began
+        // must not exclude other payloads.
         requested.payload = match requested.attempts {
             0 => None,
             _ => requested.payload.or(begun.and_then(|begun| begun.payload)),

@@ -7,8 +7,8 @@ use crate::node::{
 use std::{sync::Arc, time::Duration};
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Serves a request on a ledger. A ledger whose retention has passed is removed first; a change extends
-    /// the retention.
+    /// Serves a request on a ledger. A ledger whose retention has passed is removed first. A successful seal,
+    /// write or prune extends the retention.
     pub(super) fn serve_ledger(&mut self, ledger: &Arc<str>, request: &Request) -> Result<Reply, S::Error> {
         let mut life = self.store.ledger_life(ledger)?;
         if life.is_some_and(|life| life.until_micros <= self.clocks.wall.as_micros()) {
@@ -41,8 +41,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(reply)
     }
 
-    /// Extends the retention of a ledger, from now. To save writes, a stored end that is early by at most
-    /// 1/64 of the retention is left as it is.
+    /// Extends the retention of a ledger, from now. To save writes, the stored end is kept if the new end is
+    /// later by at most 1/64 of the retention.
     fn extend_retention(&mut self, ledger: &str, life: Option<LifeRow>) -> Result<(), S::Error> {
         let millis =
             life.map_or(u64::try_from(LEDGER_LIFE.as_millis()).unwrap_or(u64::MAX), |life| life.millis);
@@ -128,8 +128,8 @@ impl<S: Store> RequestHandler<'_, S> {
         if state.term > term {
             return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
         }
-        // A leader whose clock is ahead must not raise the low-water mark above the time of records that are still to
-        // be written.
+        // A leader whose clock is ahead must not raise the low-water mark above the time of records that will
+        // be written later.
         let below = below.min(self.clocks.wall.as_micros());
         let mark = state.low_water.max(below);
         let forgotten = state.records.into_iter().filter(|(_, record)| record.at < mark);

@@ -1,12 +1,12 @@
-//! Acquire, raise, extend, release, inspect.
+//! Requests on locks and claims: acquire, raise, extend, release and inspect.
 
 use super::{RequestHandler, Store, claim::ClaimState};
 use crate::node::{FencingToken, NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the reply to an acquire that is not granted because the claim is done, the resource is held,
-    /// or another waiter is first in the queue.
+    /// Returns the reply that refuses an acquire, because the claim is done, the resource is held, or another
+    /// waiter is first in the queue. Returns `None` if `owner` may acquire.
     pub(super) fn not_free(
         &self,
         resource: &Resource,
@@ -17,15 +17,15 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Some(Reply::Done(done)));
         }
         if let Some(row) = self.live_lease(resource)? {
-            // The worker that the reservation names is granted the resource before every waiter in the queue.
+            // The worker for which the resource is reserved may acquire before every waiter in the queue.
             let is_reserved_for_owner = owner.may_take(&Owner::from_node(&row.owner));
             return Ok((!is_reserved_for_owner).then(|| self.held(&row)));
         }
         self.blocked_by_queue(resource, ticket)
     }
 
-    /// Grants a resource that is free for `owner`. The caller checks with [`RequestHandler::not_free`] that it is
-    /// free.
+    /// Grants a resource to `owner`. The caller has checked with [`RequestHandler::not_free`] that the
+    /// resource is free for this owner.
     pub(super) fn acquire(
         &mut self,
         resource: &Resource,
@@ -49,8 +49,8 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Reply::Refused(Refusal::CounterFull));
         }
         let counter = FencingToken::new(last.get() + 1);
-        // The counter is written first: a node that fails between the two writes has counted a grant that no
-        // worker received.
+        // The counter is written first. A node that fails between the two writes has then counted a grant
+        // that no worker received, which is harmless.
         self.set_counter(resource, counter, keep)?;
         self.set_owner(resource, owner, ttl)?;
         Ok(Reply::Granted { counter, begun: self.live_claim(resource)?.begun })
@@ -97,7 +97,7 @@ impl<S: Store> RequestHandler<'_, S> {
         if current_end == 0
             && let Some(queued) = self.blocked_by_queue(resource, None)?
         {
-            return Ok(queued); // A repair does not overtake a waiter.
+            return Ok(queued); // A free resource goes to the first waiter, not back to its former holder.
         }
         let count = self.live_counter(resource)?.map_or(token, |count| count.max(token));
         self.set_counter(resource, count, keep)?;

@@ -1,16 +1,17 @@
-//! The queue of a resource. Places are ordered by ticket, not by arrival, so that all nodes agree on the
-//! first one.
+//! The queue of a resource. Places are ordered by the time at which the waiter began to wait, then by ticket.
+//! The order of arrival does not count, so that all nodes have the same first place.
 //!
-//! While the queue holds a place, a free resource is granted only to its first place. Readers are granted together, up
-//! to the first place that needs exclusive access. A place expires by itself. The queue expires with its last place.
+//! While the queue holds a place, a free resource is granted only to the waiter with the first place. Readers
+//! are granted together, up to the first place that needs exclusive access. Each place expires unless its
+//! waiter extends it. The queue expires with its last place.
 
 use super::{PlaceRow, QUEUE_MAX, QueueRow, RequestHandler, Store};
 use crate::node::{NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the reply to an acquire under `ticket` if another place is first in the queue. Claims have no
-    /// queue.
+    /// Returns the refusal of an acquire under `ticket` if another waiter's place is first in the queue;
+    /// `None` if the acquire may go on. Claims have no queue.
     pub(super) fn blocked_by_queue(
         &self,
         resource: &Resource,
@@ -24,8 +25,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(first.map(|_| self.queue_reply(&places)))
     }
 
-    /// Returns the reply to a reader under `ticket` if a place that needs exclusive access is ahead of the reader's
-    /// place.
+    /// Returns the refusal of a reader under `ticket` if a place that needs exclusive access is ahead of the
+    /// reader's place; `None` if the reader may go on.
     pub(super) fn blocked_by_writer(
         &self,
         resource: &Resource,

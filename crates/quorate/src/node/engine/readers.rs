@@ -36,7 +36,7 @@ impl<S: Store> RequestHandler<'_, S> {
         if !stored.as_ref().is_some_and(reads)
             && let Some(queued) = self.blocked_by_writer(resource, None)?
         {
-            return Ok(queued); // A repair does not overtake a waiter.
+            return Ok(queued); // A reader whose lease ended does not overtake a waiting writer.
         }
         self.add_reader(resource, stored, owner, ttl, Reply::Extended)
     }
@@ -67,7 +67,7 @@ impl<S: Store> RequestHandler<'_, S> {
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
-                // If the counter has expired, a later grant cannot be ruled out.
+                // If the counter has expired, there may have been a later grant.
                 if self.live_counter(resource)?.is_none_or(|count| count > token) {
                     return Ok(Reply::Refused(Refusal::Superseded));
                 }

@@ -1,10 +1,10 @@
 //! Checks that no other user of the host can reach a node's files.
 //!
-//! The rules are those of OpenSSH's `StrictModes`; for the node's own directories and files they are stricter. Its
-//! directories and files must belong to the effective user and be closed to all others. Every directory above must
-//! belong to root or that user. No other user may be able to write to such a directory unless it is sticky (like
-//! `/tmp`), so that no other user can replace the node's directory. Root can always do so. Under these rules a path
-//! leads to the same file when it is checked and when it is used.
+//! The node's own directories and files must belong to the effective user and be closed to all others. For
+//! the directories above them, the rules are those of OpenSSH's `StrictModes`. Each must belong to root or to
+//! the effective user. Other users must not be able to write to it, unless it is sticky (like `/tmp`). So no
+//! other user except root can replace the node's directory. A path therefore leads to the same file when it
+//! is checked and when it is used.
 
 use rustix::{fs::OFlags, io::Errno};
 use std::{
@@ -16,7 +16,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The most symbolic links in one path, as in the kernel.
+/// The maximum number of symbolic links in one path, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// The role of a path for a node.
@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-/// The reason not to use a path, with the fix.
+/// The reason why a path is not safe to use, with the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccessError(String);
 
@@ -81,7 +81,7 @@ impl From<AccessError> for io::Error {
     }
 }
 
-/// Checks `path`, which has the role `part` for the node, for the effective user `me`.
+/// Checks that `path`, which has the role `part`, is safe to use for the effective user `me`.
 fn check(path: &Path, part: Part, Facts { kind, uid, mode }: Facts, me: u32) -> Result<(), AccessError> {
     let at = shell_word(path);
     let fault = |text: String| Err(AccessError(format!("{at} {text}")));
@@ -144,8 +144,8 @@ fn shell_word(path: &Path) -> String {
     format!("'{}'", crate::plain::plain(&text, 4_096).replace('\'', "'\\''"))
 }
 
-/// Creates `dir`, which is absolute and free of links, if it does not exist, and checks it and every
-/// directory above it. `given` is the path that the user named, perhaps through links.
+/// Creates `dir` if it does not exist, and checks it and every directory above it. `dir` is absolute and
+/// contains no links. `given` is the path that the user named, which may contain symbolic links.
 pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     let me = effective_user();
     for path in [given, dir] {
@@ -172,8 +172,8 @@ pub(super) fn secure_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the file at `path` with `options`. Fails if it is a link or not a regular file, or if another user
-/// can reach it. A file that this call creates is closed to other users.
+/// Opens the file at `path` with `options`. Fails if `path` is a link or not a regular file, or if other
+/// users can access the file. A file that this call creates is closed to other users.
 pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // Without NONBLOCK, opening a pipe would wait for its other end.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -223,7 +223,8 @@ fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns every directory and symbolic link on `path`, from the root, as far as they exist.
+/// Returns `/`, and every directory and symbolic link that the kernel passes when it resolves `path`. Stops
+/// at the first part that does not exist.
 fn trail(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut todo: VecDeque<PathBuf> = steps(path);
     let (mut at, mut seen, mut links) = (PathBuf::from("/"), vec![PathBuf::from("/")], 0);

@@ -1,5 +1,5 @@
 //! Tests of the access that other users have to a node's files. Each test acts as another local user, or uses
-//! what one left behind.
+//! files that such a user left behind.
 
 use super::tests::{HELPER, Scratch, acquire, ask, granted, marked, release, scratch_node};
 use super::{FileNode, SystemWorld, World};
@@ -18,7 +18,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Returns `dir` and everything below it: path, whether it is a directory, and mode.
+/// Returns `dir` and everything below it: each path, whether it is a directory, and its mode.
 fn modes(dir: &Path) -> Vec<(PathBuf, bool, u32)> {
     let mut all = vec![(dir.to_owned(), true, fs::metadata(dir).unwrap().mode() & 0o7777)];
     for entry in fs::read_dir(dir).unwrap().flatten() {
@@ -194,14 +194,14 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     let wall = SystemWorld.wall();
     granted(&ask(&mut session, acquire("r", 1, wall)).await);
     let leases = fs::read_dir(dir.join("leases")).unwrap().next().unwrap().unwrap().path();
-    // Links under the names to which earlier versions wrote.
+    // The other user plants links under the names of temporary files of earlier versions.
     for planted in [leases.join(".0.tmp"), dir.join("counters/.0.tmp"), dir.join("counters/.1.tmp")] {
         symlink(&victim, planted).unwrap();
     }
     granted(&ask(&mut session, acquire("s", 1, wall)).await);
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 
-    // A link in place of a row.
+    // A link takes the place of a lease's file.
     set_mode(&victim, 0o600);
     let row = leases.join(super::names::file_name("r"));
     fs::remove_file(&row).unwrap();
@@ -212,7 +212,8 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     assert!(why.contains("symbolic link") && why.contains(&*row.to_string_lossy()), "{why}");
     fs::remove_file(&row).unwrap();
 
-    // A link in place of another boot's leases, which the sweep removes.
+    // A link takes the place of another boot's directory of leases. The sweep removes the leases of other
+    // boots, but must not follow the link.
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("kept"), "").unwrap();
@@ -223,7 +224,7 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     }
     assert!(elsewhere.join("kept").exists());
 
-    // A link in place of the lock file.
+    // A link takes the place of the lock file.
     fs::remove_file(dir.join("lock")).unwrap();
     symlink(&victim, dir.join("lock")).unwrap();
     let why = denied(&scratch_node(&scratch)).await;

@@ -7,8 +7,8 @@ pub(super) fn id() -> io::Result<Arc<str>> {
     clean(&id).ok_or_else(|| io::Error::other("/proc/sys/kernel/random/boot_id holds no id"))
 }
 
-/// Returns the id of this boot of the host. The boot *time* is unsuitable: it changes when the clock is set, and then
-/// a lease of this boot would look like a lease of another boot.
+/// Returns the id of this boot of the host. The boot *time* is unsuitable, because it changes when the clock
+/// is set. A lease of this boot would then look like a lease of another boot.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn id() -> io::Result<Arc<str>> {
     sysctl(&["kern.bootsessionuuid", "kern.boot_id"])?.ok_or_else(|| {
@@ -16,13 +16,13 @@ pub(super) fn id() -> io::Result<Arc<str>> {
     })
 }
 
-/// Returns a digest of the host's id, on systems that do not store it in a file.
+/// Returns `None`: these systems store the host's id in a file, which [`super::machine`] reads.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn machine_id() -> Option<Arc<str>> {
     None
 }
 
-/// Returns a digest of the host's id, on systems that do not store it in a file.
+/// Returns a digest of the host's id, if the system reports one. These systems do not store the id in a file.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn machine_id() -> Option<Arc<str>> {
     super::machine::digest(&sysctl(&["kern.uuid", "kern.hostuuid"]).ok()??)

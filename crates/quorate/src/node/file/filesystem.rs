@@ -1,9 +1,9 @@
 //! Recognises file systems that several machines can mount at the same time.
 //!
-//! Two machines have two boot clocks, and `flock` may not work between them, so a node on such a file system could
-//! grant one lease twice. The kernel's magic number identifies most of them. Some numbers are ambiguous (FUSE carries
-//! both `sshfs` and local disks) or not in the table. Then the name in `/proc/self/mountinfo` decides. A file system
-//! below another one (overlayfs, ecryptfs) is not seen.
+//! Two machines have two boot clocks, and `flock` may not work between them. A node on such a file system
+//! could grant one lease twice. The kernel's magic number identifies most of these file systems. Some numbers
+//! are ambiguous (`sshfs` and local disks can both use FUSE) or not in the table. Then the name in
+//! `/proc/self/mountinfo` decides. A file system below another one (overlayfs, ecryptfs) is not recognised.
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "other systems are not asked"))]
 
@@ -75,11 +75,11 @@ const SHARED_NAMES: [&str; 31] = [
     "prl_fs",
 ];
 
-/// The FUSE file systems that use a disk of this machine, or of a container. All others may use a network.
+/// The FUSE file systems that store their files on this machine. All others may use a network.
 const LOCAL_FUSE: [&str; 2] = ["fuseblk", "fuse.fuse-overlayfs"];
 
-/// Returns the name of the file system if several machines can mount it at the same time. `name` is its name
-/// in `/proc/self/mountinfo`, if that could be read.
+/// Returns the name of the file system with this magic number, if several machines can mount it at the same
+/// time. `name` is its name in `/proc/self/mountinfo`, if that could be read.
 fn shared(magic: u64, name: Option<&str>) -> Option<String> {
     let listed = SHARED.iter().find(|(of, _)| *of == magic).map(|(_, name)| *name);
     match (listed, name) {
@@ -119,7 +119,7 @@ pub(super) fn shared_below(dir: &Path) -> io::Result<Option<String>> {
     Ok(shared(magic, mount.and_then(|id| name_of(&mountinfo, id))))
 }
 
-/// Returns `None`: other systems are not queried.
+/// Returns `None`: file systems are checked on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn shared_below(_dir: &Path) -> io::Result<Option<String>> {
     Ok(None)
@@ -161,7 +161,7 @@ mod tests {
             (FUSE, None, Some("FUSE")),
             (FUSE, Some("fuseblk"), None),
             (FUSE, Some("fuse.fuse-overlayfs"), None),
-            // Unknown numbers.
+            // File systems whose magic numbers are not in the table.
             (0x1234_5678, Some("wekafs"), Some("wekafs")),
             (0x1234_5678, Some("gpfs"), Some("gpfs")),
             (0x1234_5678, Some("fuse.new"), Some("fuse.new")),

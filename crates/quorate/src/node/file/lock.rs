@@ -1,8 +1,9 @@
 //! The lock on a node's directory: one session at a time reads and writes it.
 //!
-//! `flock` excludes other processes. It also excludes this process's other sessions, because each has opened
-//! the lock file by itself. But `flock` with a time limit can only be polled. The threads of one process
-//! therefore queue at an in-process lock first, which wakes the next thread at once.
+//! `flock` excludes other processes. It also excludes the other sessions of this process, because each
+//! session opens the lock file by itself. But a wait for `flock` cannot be limited in time, so a session
+//! repeats a call that does not wait. Before that, the sessions of one process wait for an in-process lock.
+//! It has a time limit, and it wakes the next thread as soon as it is free.
 
 use super::access;
 use rustix::fs::{FlockOperation, flock};
@@ -70,7 +71,8 @@ impl DirLock {
             pause = (pause * 2).min(longest);
         }
         let guard = DirGuard { file: &self.file, _thread: thread_lock };
-        // The lock is held, but the file may have been replaced, so that no new session will open it.
+        // The locked file may have been deleted or replaced. New sessions then open another file, which this
+        // lock does not protect.
         match std::fs::metadata(&self.path) {
             Ok(there) if identify(&there) == self.inode => Ok(LockAttempt::Locked(guard)),
             Ok(_) => Ok(LockAttempt::Replaced),
@@ -88,7 +90,8 @@ fn identify(meta: &std::fs::Metadata) -> (u64, u64) {
 #[derive(Debug)]
 pub(super) struct DirGuard<'a> {
     file: &'a File,
-    // This field is dropped after `drop` below has unlocked the file, so that the next thread finds the file unlocked.
+    // Dropped after `drop` below has unlocked the file, so that the next thread of this process finds the
+    // file unlocked.
     _thread: ThreadGuard<'a>,
 }
 
@@ -99,7 +102,8 @@ impl Drop for DirGuard<'_> {
     }
 }
 
-/// The in-process lock for one lock file, with a time limit. All sessions of the process share it.
+/// The in-process lock for one lock file. All sessions of the process share it, and can wait for it with a
+/// time limit.
 #[derive(Debug, Default)]
 struct ThreadLock {
     taken: Mutex<bool>,

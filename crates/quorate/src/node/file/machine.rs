@@ -1,17 +1,19 @@
-//! The machine that a directory belongs to, so that two machines that share a directory refuse each other.
+//! Recognises the machine that a directory belongs to, so that no two machines use one directory.
 //!
-//! The directory records the boot in which it was used last, with the ids of the machines (a host, and containers on
-//! it) that used it in that boot. A process of the same boot shares the kernel and its clock, and is accepted. A
-//! process of another boot is on the same machine after a restart if its machine id is recorded, or if one side has
-//! none; otherwise it is refused. A boot that a later boot has replaced in the record never returns. So a machine that
-//! finds its own boot replaced is refused too, whatever its id.
+//! The directory records the boot in which it was used last, and the ids of the machines (a host, and
+//! containers on it) that used it in that boot. A process of the recorded boot is accepted, since it has the
+//! same kernel and clock. A process of another boot is accepted if its machine id is recorded, or if the
+//! process or the record has no id. Its machine then counts as restarted. Any other process is refused. A
+//! boot that a later boot has replaced in the record cannot come back. So a process whose boot was replaced
+//! is refused too, whatever its machine id.
 
 use super::boot;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{fmt, io, path::Path, sync::Arc};
 
-/// The most machine ids of one boot, and the most replaced boots, that are recorded. The oldest are dropped.
+/// The maximum number of machine ids of one boot, and of replaced boots, that are recorded. The oldest are
+/// dropped.
 const RECORDED_MAX: usize = 32;
 
 /// The files that may hold the machine id, in the order in which they are read.
@@ -20,11 +22,11 @@ const FILES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 /// The identity of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Machine {
-    /// The boot of its kernel.
+    /// The id of the kernel's present boot.
     pub(super) boot: Arc<str>,
-    /// A digest of its id, if it has one. A container may have none.
+    /// A digest of the machine id, if there is one. A container may have none.
     pub(super) id: Option<Arc<str>>,
-    /// Its host name, for messages.
+    /// The host name, for messages.
     pub(super) host: Arc<str>,
 }
 
@@ -48,7 +50,7 @@ fn format_machine(f: &mut fmt::Formatter<'_>, host: &str, id: Option<&str>, boot
     write!(f, "{} (machine {}, boot {})", plain(host), plain(id), plain(boot))
 }
 
-/// Returns a digest of this machine's id: the id itself should not leave its file (machine-id(5)).
+/// Returns a digest of this machine's id. The id itself should be kept confidential (machine-id(5)).
 fn id() -> Option<Arc<str>> {
     FILES.into_iter().find_map(|file| digest(&std::fs::read_to_string(file).ok()?)).or_else(boot::machine_id)
 }
@@ -82,7 +84,7 @@ impl fmt::Display for Record {
 pub(super) enum Verdict {
     /// The directory belongs to this machine.
     Ours,
-    /// The directory belongs to this machine once this record has been written.
+    /// The machine may use the directory once this record has been written.
     Write(Record),
     /// The directory belongs to another machine, according to this record.
     Foreign(Record),
@@ -120,7 +122,8 @@ pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
     Verdict::Write(Record { boot, host, machines, replaced })
 }
 
-/// Decides whether a directory with `record`, which `machine` has opened, still belongs to that machine.
+/// Decides whether a directory that `machine` has opened still belongs to that machine, by its present
+/// `record`.
 pub(super) fn is_still_ours(record: &Record, machine: &Machine) -> bool {
     record.boot == machine.boot
 }

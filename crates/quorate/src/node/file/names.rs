@@ -1,11 +1,11 @@
-/// The longest encoded name. With the prefixes and suffixes added to it, it is shorter than the 255 bytes
-/// that most file systems allow.
+/// The longest encoded name, in bytes. Together with `.json`, it is shorter than the 255 bytes that most file
+/// systems allow.
 const ENCODED_MAX: usize = 200;
 
 /// Returns the name of the file that holds `name`. Each name, whatever its characters, has a file of its own.
 ///
-/// Upper case is encoded too, for file systems that ignore case. A name that would be too long is cut and
-/// given a hash. Because hashes can collide, the file holds the full name.
+/// Upper case is encoded too, for file systems that ignore case. A name that would be too long is cut, and a
+/// hash of the full name is added. Because hashes can collide, the file also contains the full name.
 pub(super) fn file_name(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len() + 8);
     for byte in name.bytes() {

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-/// Returns `dir` as an absolute path without links, as far as it exists. Two workers that use the same directory must
-/// get the same name for it, whether or not it exists yet.
+/// Returns `dir` as an absolute path. Symbolic links in the part that exists are resolved. So two workers
+/// that use the same directory get the same name for it, whether or not it exists yet.
 pub(super) fn canonical(dir: &Path) -> PathBuf {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     for there in dir.ancestors() {

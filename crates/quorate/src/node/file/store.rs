@@ -18,16 +18,17 @@ use std::{
     sync::Arc,
 };
 
-/// With more new files than this in one batch, one call syncs the whole file system.
+/// The maximum number of new files of one batch that are synced one by one. For more files, one call syncs
+/// the whole file system.
 const SYNC_SINGLY_UP_TO: usize = 32;
 
-/// The longest file, in bytes. Ledgers are the longest files, and each write of a record rewrites the whole
-/// file.
+/// The longest file, in bytes. Ledgers are the longest files: a ledger is one file, which each write of a
+/// record replaces.
 const FILE_MAX: u64 = 64 << 20;
 
 /// The kinds of rows, in the order in which a batch writes them. Counters, claims and ledgers are written
-/// before the leases that depend on them, so that a worker that dies in between has counted a grant that no
-/// worker received.
+/// before the leases that depend on them. A worker that dies in between has then counted a grant that no
+/// worker received, which is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     Root,
@@ -40,7 +41,7 @@ pub(super) enum Table {
     Leases,
 }
 
-/// The directory that holds the rows.
+/// The directory of a file node, which contains the rows.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     root: PathBuf,
@@ -55,8 +56,8 @@ impl Directory {
         Self { root: root.to_owned(), boot, world }
     }
 
-    /// Creates what does not exist, and checks that no other user can reach it. `given` is the path that the
-    /// user named.
+    /// Creates the directories that do not exist, and checks that no other user can access them. `given` is
+    /// the path that the user named.
     pub(super) fn create(&self, given: &Path) -> Result<(), FileError> {
         let failed = |dir: &Path, e| FileError::new(dir, "be used", &e);
         access::secure_root(given, &self.root).map_err(|e| failed(&self.root, e))?;
@@ -98,8 +99,8 @@ impl Directory {
     }
 }
 
-/// Returns whether a file of this name was never completed. While the directory's lock is held, no other
-/// worker is writing it.
+/// Returns whether `name` is that of an incomplete file. While the directory's lock is held, no other session
+/// is writing such a file, so it is left over.
 pub(super) fn is_temporary(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp"))
 }
@@ -139,8 +140,8 @@ impl FileError {
         Self { text: text.into(), is_unsafe: false }
     }
 
-    /// Returns the cause for which a session cannot be opened: `Denied` if an operator must act, otherwise the cause
-    /// that `other` makes of the text.
+    /// Converts the error to the [`Cause`] with which the opening of a session fails: `Denied` if other users
+    /// can access the file, otherwise the result of `other`.
     pub(super) fn cause(self, other: impl FnOnce(Arc<str>) -> Cause) -> Cause {
         if self.is_unsafe { Cause::Denied(self.text) } else { other(self.text) }
     }
@@ -152,7 +153,7 @@ pub(super) struct Transaction<'a> {
     dir: &'a Directory,
     /// The rows to write, or with `None` to remove, in the order of [`Table`].
     changes: BTreeMap<(Table, String), Option<Vec<u8>>>,
-    /// The marker, cached because every request that votes needs it.
+    /// The marker once it has been read. It is cached, because every request that votes needs it.
     marker: OnceCell<Option<Arc<str>>>,
     /// The ledgers that were read, and whether they have changed. They are cached so that a long ledger is
     /// not parsed again for every record.
@@ -219,8 +220,8 @@ impl<'a> Transaction<'a> {
         Ok(many)
     }
 
-    /// Writes everything except leases: complete new files, synced; then their final names; then removals;
-    /// then the directories are synced.
+    /// Writes everything except leases, in four steps. It writes and syncs the new files under temporary
+    /// names, renames them, removes files, and syncs the directories.
     fn write_durably(&self) -> Result<(), FileError> {
         let together = cfg!(target_os = "linux") && self.changes.len() > SYNC_SINGLY_UP_TO;
         let mut filled = Vec::new();
@@ -236,7 +237,8 @@ impl<'a> Transaction<'a> {
         for (temp, path) in &filled {
             rename(temp, path)?;
         }
-        // A ledger is removed before the row that sets its end.
+        // In reverse order, so that a ledger is removed before its retention. Otherwise a crash could leave a
+        // ledger that is never removed.
         for ((table, name), _) in self.changes.iter().rev().filter(|(_, content)| content.is_none()) {
             remove(&self.dir.path(*table, name))?;
         }
@@ -275,8 +277,7 @@ impl Store for Transaction<'_> {
         let name = queue_name(resource);
         match row {
             Some(row) => self.write(Table::Leases, &name, &row)?,
-            // No queue is stored, so there is none to remove. This is the usual case: most locks have no queue, and
-            // each request looks for one.
+            // Most locks have no queue, and then there is no file to remove.
             None if self.queue(resource)?.is_none() => {}
             None => drop(self.changes.insert((Table::Leases, name), None)),
         }
@@ -333,7 +334,7 @@ impl Store for Transaction<'_> {
         Ok(())
     }
 
-    /// Large, because each page reads the whole file.
+    /// Returns a large number, because each page reads the whole file.
     fn page_records(&self) -> usize {
         10 * PAGE_RECORDS
     }
@@ -353,8 +354,8 @@ impl Store for Transaction<'_> {
     }
 }
 
-/// Returns the name of a resource's queue among the leases. It cannot equal a resource's name, which holds no
-/// brace.
+/// Returns the name of a resource's queue among the leases. It cannot equal the key of a resource, which
+/// never begins with a brace.
 fn queue_name(resource: &Resource) -> String {
     format!("{{{}}}:queue", resource.key())
 }
@@ -381,8 +382,8 @@ fn write_file(path: &Path, content: &[u8], sync: bool) -> Result<(), FileError> 
         if sync { file.sync_data() } else { Ok(()) }
     };
     write().map_err(|e| {
-        // Frees the space of the incomplete file, since the disk may be full. If this fails too, the sweep
-        // removes the file.
+        // The incomplete file is removed, since the disk may be full. If that fails too, the sweep removes it
+        // later.
         let _ = std::fs::remove_file(path);
         FileError::new(path, "be written", &e)
     })
@@ -392,7 +393,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     std::fs::rename(from, to).map_err(|e| FileError::new(to, "be written", &e))
 }
 
-/// Makes the names in `dir` survive a power loss.
+/// Syncs `dir`, so that the names of its files survive a power loss.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), FileError> {
     access::open_dir(dir).and_then(|dir| dir.sync_all()).map_err(|e| FileError::new(dir, "be synced", &e))
 }

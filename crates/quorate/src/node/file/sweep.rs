@@ -8,10 +8,11 @@ use std::{
     path::Path,
 };
 
-/// The number of files that are checked for each file that is written. It is more than one, so that the sweep keeps up
-/// with the writes.
+/// The number of files that the sweep checks for each file that is written. It is more than one, so that the
+/// sweep keeps up with the writes.
 const CHECKS_PER_WRITE: usize = 2;
-/// The fewest checks for which a sweep starts, and the most checks in one sweep.
+/// The smallest number of pending checks for which a sweep starts, and the maximum number of checks in one
+/// sweep.
 const MIN_CHECKS: usize = 32;
 const MAX_CHECKS: usize = 256;
 
@@ -43,7 +44,7 @@ pub(super) struct Sweeper {
 
 impl Sweeper {
     /// Sweeps after `written` changes, while the directory's lock is held. Files that cannot be read or
-    /// removed are skipped: a request that needs one reports the error.
+    /// removed are skipped: a request that needs such a file reports the error.
     pub(super) fn sweep(&mut self, dir: &Directory, clocks: Clocks, written: usize) {
         self.pending_checks += written * CHECKS_PER_WRITE;
         if self.pending_checks < MIN_CHECKS {
@@ -93,7 +94,8 @@ fn remove_if_ended(entry: &DirEntry, target: SweepTarget, dir: &Directory, clock
     };
     if ended {
         if let (SweepTarget::Table(Table::Lives), Some(name)) = (target, path.file_name()) {
-            // The ledger is removed first: without its retention it would never be removed.
+            // The ledger is removed before its retention: a ledger without a retention would never be
+            // removed.
             match std::fs::remove_file(dir.table_dir(Table::Ledgers).join(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return,
                 _ => {}
@@ -111,8 +113,8 @@ struct Expiring {
 
 fn has_ended<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
     let content = read_row_file(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    // A file whose name does not match its content is kept as evidence, and continues to fail the requests
-    // that need it.
+    // A file whose name does not match its content is kept, for an operator to examine. The requests that
+    // need it continue to fail.
     content.is_some_and(|file: RowFile<String, T>| path.ends_with(file_name(&file.name)) && ended(file.row))
 }
 

@@ -19,7 +19,7 @@ const TTL: Duration = Duration::from_secs(10);
 const KEEP: Duration = Duration::from_secs(3600);
 pub(super) const HELPER: &str = "QUORATE_TEST_FILE_NODE";
 
-/// A directory for one test, removed with this value.
+/// A directory for one test, which is removed when this value is dropped.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -87,7 +87,7 @@ impl World for ManualWorld {
     }
 }
 
-/// A process that is stopped (SIGSTOP) while it holds the directory's lock.
+/// A process that was stopped by SIGSTOP while it holds the directory's lock.
 struct StoppedHolder(Child);
 
 impl StoppedHolder {
@@ -157,7 +157,7 @@ fn never_late(request: Request) -> Batch {
     in_time(request, NodeTime::from_micros(u64::MAX))
 }
 
-/// Opens a session on a node, and sets its marker unless it has one.
+/// Opens a session on `node`, and sets the node's marker unless it has one.
 pub(super) async fn marked(node: &FileNode) -> (FileSession, Hello) {
     let (mut session, hello) = node.open(PushSender::channel().0).await.unwrap();
     let _ = ask(&mut session, Request::Mark { expect: None, marker: "test".into() }).await;
@@ -188,7 +188,8 @@ async fn soon(what: &str, until: impl Fn() -> bool) {
     }
 }
 
-/// Counts the threads of this process that serve a session over `dir`, by the lock files that they hold open.
+/// Returns the number of threads of this process that serve a session over `dir`. Each of them holds the lock
+/// file open.
 fn open_locks(dir: &Path) -> usize {
     let lock = dir.join("lock");
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -222,8 +223,8 @@ async fn one_of_many_sessions_gets_the_lease_and_counters_grow() {
     }
 }
 
-/// The body of a helper process: acquires and releases one lease repeatedly, and fails if it ever holds it
-/// together with another process.
+/// Runs in a helper process: acquires and releases one lease repeatedly, and fails if another process ever
+/// holds the lease at the same time.
 #[tokio::test]
 #[ignore = "run by processes_exclude_each_other, in processes of its own"]
 async fn helper_process() {
@@ -306,7 +307,8 @@ async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
     let first = granted(&ask(&mut before, acquire("r", 1, world.wall())).await);
     drop(before);
 
-    // After the boot the boot clock starts again, so that the old lease would seem to live for a long time.
+    // After a boot the boot clock starts again at zero. By this clock the old lease would seem to last for a
+    // long time.
     world.set(3, 5_060);
     let (mut after, again) = marked(&FileNode::with_world(&dir, world.clone()).with_boot_id("two")).await;
     assert_eq!(again.run_id, hello.run_id);
@@ -423,7 +425,7 @@ async fn other_sessions_time_out_while_the_lock_holder_is_stopped() {
     granted(&ask(&mut session, acquire("r", 1, env.wall())).await);
     let holder = StoppedHolder::of(&scratch.path().join("node/lock"));
 
-    // Both calls return in time; the release has not run yet, but stays pending.
+    // Both calls return in time. The release has not been executed yet, and stays pending.
     let began = env.now();
     let soon_late = env.wall() + Duration::from_millis(50);
     let freed = session.send(in_time(release("r", 1), soon_late));
@@ -482,7 +484,7 @@ async fn a_release_outlives_its_session_and_the_thread_ends() {
     soon("the release has run", || !scratch.file("leases", "r").exists()).await;
     soon("the dropped session's thread has ended", || open_locks(&dir) == 1).await;
 
-    // If the lock never becomes free, even a release is discarded in the end.
+    // If the directory's lock never becomes free, even a release is discarded after [`LINGER`].
     let _holder = StoppedHolder::of(&dir.join("lock"));
     drop(lost.send(never_late(release("s", 1))));
     let began = env.now();
@@ -564,7 +566,7 @@ async fn two_machines_with_one_directory_refuse_each_other() {
 #[tokio::test]
 async fn a_machine_whose_directory_was_taken_over_grants_nothing_more() {
     let scratch = Scratch::new();
-    // Clones of one image: the second looks like the first after a restart.
+    // Two clones of one image: the second machine looks like the first after a restart.
     let on = |boot: &str| scratch.node().with_machine(ALPHA, "clone").with_boot_id(boot);
     let (push_sender, mut pushes) = PushSender::channel();
     marked(&on("one")).await;

@@ -1,4 +1,4 @@
-//! The thread of one session. It waits for the directory's lock, runs the batches that have arrived, and
+//! The thread of one session. It waits for the directory's lock, executes the batches that have arrived, and
 //! replies.
 
 use super::lock::{DirLock, LockAttempt};
@@ -21,7 +21,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The duration of one try for the lock. New batches and passed deadlines are checked this often.
+/// The duration of one try to get the directory's lock. Between two tries, the thread receives new batches
+/// and answers those whose deadline has passed.
 const LOCK_TRY: Duration = Duration::from_millis(5);
 
 /// A batch and the channel for its reply.
@@ -31,8 +32,8 @@ pub(super) struct Job {
     pub(super) reply: oneshot::Sender<Result<BatchReply, Cause>>,
 }
 
-/// Runs the thread of a session. It ends when `inbox` is closed and empty, or when the directory was
-/// replaced.
+/// Runs the thread of a session. The thread ends when `inbox` is closed and empty, or when the directory can
+/// no longer be used.
 pub(super) fn run(
     node: &FileNode,
     push_sender: &PushSender,
@@ -64,14 +65,15 @@ struct SessionWorker {
     dir: Directory,
     sweeper: Sweeper,
     pending: VecDeque<PendingBatch>,
-    /// The time at which the session was found dropped.
+    /// The time at which this thread noticed that the session was dropped.
     dropped: Option<BootTime>,
 }
 
-/// A batch that has not run.
+/// A batch that has not been executed yet.
 struct PendingBatch {
     batch: Batch,
-    /// `None` after it has been answered with *timed out*; only the batch's releases remain.
+    /// The channel for the reply. `None` once the batch has been answered with *timed out*: then only its
+    /// releases remain.
     reply: Option<oneshot::Sender<Result<BatchReply, Cause>>>,
     /// The batch's `not_after`, converted to the boot clock.
     not_after: BootTime,
@@ -141,8 +143,8 @@ impl SessionWorker {
         }
     }
 
-    /// Receives the batches that have arrived, and waits if none is pending. Returns `false` when none is
-    /// pending and none can arrive.
+    /// Receives the batches that have arrived. If no batch is pending, waits for one. Returns `false` if no
+    /// batch is pending and the session has been dropped.
     fn receive(&mut self, inbox: &mpsc::Receiver<Job>) -> bool {
         if self.pending.is_empty() {
             let Ok(job) = inbox.recv() else { return false };
@@ -165,8 +167,9 @@ impl SessionWorker {
         self.pending.push_back(PendingBatch { batch, reply: Some(reply), not_after });
     }
 
-    /// Answers the batches that have waited too long for the lock. Their releases stay pending while the session
-    /// lives, since they free leases that an abandoned attempt may hold.
+    /// Answers the batches whose `not_after` has passed with *timed out*. Their releases stay pending, since
+    /// an abandoned attempt may hold a lease. Once the session has been dropped, they stay pending for
+    /// [`LINGER`] at most.
     fn time_out(&mut self) {
         let (now, wall) = (self.world.now(), self.world.wall());
         self.pending.retain_mut(|pending| pending.is_in_time(now, wall));
@@ -184,8 +187,8 @@ impl PendingBatch {
         if let Some(reply) = self.reply.take() {
             let _ = reply.send(Err(Cause::TimedOut));
         }
-        // The node would refuse the other requests because of their time, unless the wall clock stepped back
-        // meanwhile.
+        // Only the releases are kept. The node would refuse the other requests because of their time, unless
+        // the wall clock is set back.
         self.batch.requests.retain(Request::is_release);
         !self.batch.requests.is_empty()
     }
@@ -196,7 +199,8 @@ impl PendingBatch {
         let mut store = Transaction::new(dir);
         let mut reply = engine::run(&mut store, &self.batch, clocks);
         let written = store.commit().unwrap_or_else(|e| {
-            // It is not known which of the batch's changes are stored.
+            // It is not known which of the batch's changes have been stored, so every request that makes a
+            // change is answered with the error.
             let failed = Reply::Refused(Refusal::Failed(e.to_string().into()));
             for (request, reply) in self.batch.requests.iter().zip(&mut reply.replies) {
                 if request.sets_a_key() || request.is_release() {
@@ -211,7 +215,7 @@ impl PendingBatch {
 
     fn answer(self, result: Result<BatchReply, Cause>) {
         if let Some(reply) = self.reply {
-            // The caller may have gone. The batch has run nevertheless.
+            // The caller may no longer wait. The batch has been executed all the same.
             let _ = reply.send(result);
         }
     }
@@ -235,7 +239,7 @@ fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
     };
     let marker = store.marker().map_err(unreadable)?;
     if store.commit().map_err(failed)? > 0 {
-        // The directory itself is new too.
+        // If the identity is new, the directory may be new too, so its name is also synced.
         dir.root().parent().map_or(Ok(()), sync_dir).map_err(failed)?;
     }
     let since = WallTime::from_micros(identity.since_micros);
@@ -252,7 +256,7 @@ fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
     })
 }
 
-/// The name of the row that holds a [`Record`].
+/// The name of the row that contains the machine's [`Record`].
 const MACHINE: &str = "machine";
 
 /// Records that `machine` uses the directory, unless it belongs to another machine. Call it only while the
