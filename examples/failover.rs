@@ -14,8 +14,8 @@ async fn serve(name: &'static str, term: Term) -> Result<(), Failure> {
     println!("{name} leads, term {}", term.token());
     let env = term.quorum().env().clone();
     for beat in 0.. {
-        // Before a write to an external system, check that the term is still held. Pass the token on to the
-        // sink.
+        // Before a write to an external system, check that the term is still held. Pass the token on to that
+        // system.
         let token = term.fencing_token()?;
         println!("  {name} writes beat {beat} under token {token}");
         if beat == 2 {

@@ -1,5 +1,5 @@
-//! A sink that refuses an old fencing token. It protects from a holder that is paused between the check of
-//! its lease and its write. No lock can prevent that case.
+//! A sink (an external store) that refuses an old fencing token. A holder may be paused between the check of
+//! its lease and its write, and no lock can prevent that. The sink then refuses the late write.
 
 use quorate::node::FencingToken;
 use quorate_examples::{Failure, quorum};

@@ -13,7 +13,7 @@ async fn consumer(name: &'static str, handled: Arc<Mutex<Vec<String>>>) -> Resul
         let outcome = claims.process(&id, |claim| {
             let (id, handled) = (id.clone(), Arc::clone(&handled));
             async move {
-                // Compare the token in the sink's own transaction: a claim alone does not guarantee
+                // Compare the token in the transaction of the effect: a claim alone does not guarantee
                 // exactly-once effects.
                 let token = claim.fencing_token()?;
                 println!("{name} handles {id} under token {token}");

@@ -21,8 +21,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 const ORDERS: usize = 30;
-/// The consumer of a pending entry is assumed to be dead after no consumer has touched the entry for this
-/// time.
+/// The time after which the consumer of a pending entry counts as dead, if no consumer has touched the entry.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Default)]
@@ -64,8 +63,8 @@ async fn consumer(
                 doom.cancel();
                 std::future::pending::<()>().await;
             }
-            // Compare the token in the sink's own transaction: a claim alone does not guarantee exactly-once
-            // effects.
+            // Compare the token in the transaction of the effect: a claim alone does not guarantee
+            // exactly-once effects.
             let token = order.fencing_token()?;
             println!("{name} ships {} under token {token}", order.message().id()?);
             shop.ship(order.message().id()?);

@@ -1,5 +1,5 @@
-//! Commands end with their lease, whatever their parent process did: it ignored or blocked signals, or
-//! stopped processes. The same holds for commands that change their user or leave their process group.
+//! Commands end with their lease, even if their parent process ignores or blocks signals, or stops other
+//! processes. The same holds for commands that change their user or leave their process group.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -304,8 +304,8 @@ fn a_job_gets_the_list_of_nodes_only_from_its_own_environment() {
     daemon.wait(PATIENCE).expect(0);
 }
 
-/// A program that may not signal its commands: it runs as an unprivileged user, and `helper` is a setuid program that runs
-/// a command as root.
+/// A `quorate` that runs as an unprivileged user, and `helper`, a setuid program that runs a command as root.
+/// So `quorate` may not signal that command.
 struct Unprivileged {
     bench: Bench,
     quorate: PathBuf,

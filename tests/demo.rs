@@ -20,7 +20,8 @@ const SOON: Duration = Duration::from_secs(10);
 /// The TTL of the demo's leases.
 const LEASE_MS: f64 = 2000.0;
 
-/// Runs one demo at a time, because the demo measures the time of failovers.
+/// Returns a guard that only one test holds at a time. The demos measure failovers, so they must not run side
+/// by side.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

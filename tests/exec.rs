@@ -180,7 +180,7 @@ fn one_paused_server_of_five_costs_no_time() {
     assert!(best < SECOND / 2, "the whole of exec took {best:?}");
 }
 
-/// Returns the time by which every lease has ended whose last extension was sent before `at`.
+/// Returns the latest end of a lease of this TTL, if its last extension was sent before `at`.
 fn bound(at: WallTime, ttl: Duration) -> WallTime {
     at + ttl
 }

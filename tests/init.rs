@@ -14,7 +14,7 @@ use std::{
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate-under-test");
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ends the whole namespace at the end of the test.
+/// A process namespace. Dropping it ends all its processes.
 struct Namespace(Child);
 
 impl Drop for Namespace {

@@ -1,5 +1,5 @@
-//! The messages for a first try of Quorate, or a wrong setup: each message names the node, the error and the fix. No
-//! message, log or status shows a password.
+//! The messages that a new user gets at a first try or with a wrong setup. Each message names the node, the
+//! error and the fix. No message, log or status shows a password.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

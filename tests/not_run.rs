@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// The files with `#[ignore]`, the number of ignored tests in each file, and the command that runs them.
+/// The files with `#[ignore]`, the number of ignored tests in each file, and the reason why they are ignored.
 const IGNORED: [(&str, usize, &str); 3] = [
     ("crates/quorate-redis/tests/claims.rs", 1, "a process that the other tests of the file start"),
     (
@@ -108,7 +108,7 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
 }
 
-/// Counts, in each file below these folders except this file, the lines for which `such` is true.
+/// Counts, in each file below these folders, the lines for which `such` is true. This file is left out.
 fn lines_of(folders: &[&str], end: &str, such: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| workspace().join(folder)).collect();
     let mut found = BTreeMap::new();

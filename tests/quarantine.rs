@@ -16,8 +16,7 @@ use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
 use std::time::Duration;
 
-/// The TTL of the leases and of the deployment. It is long enough for two nodes to return well before the
-/// lease ends.
+/// The TTL of the leases, and `max_ttl`. It is long enough for two nodes to return well before the lease ends.
 const TTL: Duration = Duration::from_secs(4);
 
 /// A lease on the nodes 0 to 2 of five whose holder is dead. The nodes 3 and 4 are still unreachable.
@@ -103,7 +102,7 @@ async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     orphan.nodes[3].resume();
     orphan.nodes[4].resume();
     let newcomer = quorum(&orphan.nodes);
-    // One of the two quorums acquires first. The other one acquires the lock after the first has released it.
+    // One of the two quorums acquires the lock first. The other quorum acquires it after the release.
     let both = async |quorum: &Quorum| {
         let lease = orphan.contend(quorum).await;
         let granted = now();
@@ -127,8 +126,8 @@ async fn a_flushed_server_gives_nothing_twice() {
     second_holder_waits(|server| server.flushall()).await;
 }
 
-/// The same case without the protection: an operator ends the quarantine too early. Without quarantine, the
-/// tests above would fail in this way.
+/// Checks that two workers hold the lease if an operator ends the quarantine too early. Without any
+/// quarantine, the tests above would fail in this way.
 #[tokio::test]
 async fn without_quarantine_there_are_two_holders() {
     let orphan = Orphan::new();

@@ -32,7 +32,7 @@ impl Bench {
         std::fs::rename(new, &self.config).expect("in our own directory");
     }
 
-    /// Returns the ticks that a job has run, and all tokens of all jobs.
+    /// Returns the ticks that a job has run.
     fn ticks(&self, job: &str) -> Vec<String> {
         let text = self.program.read("ticks");
         let mine = text.lines().filter_map(|line| line.strip_prefix(&format!("{job} ")));
@@ -97,8 +97,7 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.until_more("again");
     bench.until_more("stays");
 
-    // The file is overwritten in place, as less careful editors do. Then it is removed for a while, and
-    // written again.
+    // The file is removed, and then written again in place, as less careful editors do.
     std::fs::remove_file(&bench.config).expect("it is there");
     bench.program.write("quorate.toml", &text(&bench.head, &["stays", "last"]));
     bench.daemon.until_it_says("added last; removed again");

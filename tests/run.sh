@@ -105,7 +105,7 @@ other_clients() (
     fi
 )
 
-# Each test that needs these clients reports that it cannot run.
+# Installs the Redlock clients. If that fails, each test that needs them reports that it cannot run. In CI this fails.
 clients_for_interop() {
     say "Redlock clients in other languages"
     other_clients || {
@@ -154,7 +154,7 @@ trap '[ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_R
 
 if [ "${1:-}" = --interop ]; then
     clients_for_interop
-    # The features are those of the whole workspace, with which the tests were built.
+    # The packages and features are those of a full run, so that Cargo builds nothing twice.
     cargo test --workspace --all-features --test other_clients
     JUDGED=1
     verdict

@@ -22,7 +22,7 @@ use std::{
 const MESSAGES: usize = 300;
 const CONSUMERS: usize = 3;
 
-/// Consumers, and how many entries are pending with each.
+/// The number of pending entries of each consumer.
 type PendingOf = Vec<(String, usize)>;
 
 fn connection(server: &RedisServer) -> Connection {
@@ -93,7 +93,8 @@ impl Heard {
     }
 }
 
-/// Stops the first consumer (SIGSTOP). If it has completed its messages since its last report, resumes it.
+/// Stops the first consumer (SIGSTOP). Returns whether it was stopped while it handled a message. Otherwise
+/// it is resumed.
 fn is_stopped_within_a_message(crew: &mut Crew, heard: &mut Heard, broker: &mut Connection) -> bool {
     let stopped = crew.stop(0);
     // A report from before the stop may still be in the process's pipe.

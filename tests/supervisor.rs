@@ -1,4 +1,4 @@
-//! The supervisor process ends its command in time, whatever happens to the process that started it.
+//! The supervisor process ends its command in time, whatever happens to the parent of the supervisor process.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests")]
 

@@ -33,7 +33,7 @@ struct Rule {
 struct Piece {
     line: usize,
     text: String,
-    /// Set for a doc comment that follows no other doc comment.
+    /// True for a doc comment, because its first word is checked, too.
     begins_documentation: bool,
 }
 

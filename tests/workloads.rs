@@ -8,8 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The plans run one after the other, because each of them measures times, and a busy machine would disturb
-/// that.
+/// Lets only one plan run at a time, because each plan measures times, which another plan would change.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs a plan, which must find no violation, and returns its report.

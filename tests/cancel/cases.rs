@@ -1,5 +1,5 @@
-//! One case for each public future: the steps to try it, and what must be true after this future only. What
-//! must be true after every future is in [`Stage::aftermath`].
+//! One case for each public future. A case runs the future, and checks what must hold after this future only.
+//! [`Stage::aftermath`] checks what must hold after every future.
 
 use crate::{
     cut::Cut,
@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// A case, which returns whether the future completed.
+/// A case. It returns whether the future completed before it was dropped.
 pub(crate) type Case = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, bool>;
 
 const MS: Duration = Duration::from_millis(1);
@@ -180,8 +180,8 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut observer = election.observe().expect("a name");
     stage.soon("first look", SOON, observer.change()).await.expect("a majority is there");
-    // From now on a worker leads for a while. The observer reports that leader, even if it is read after the
-    // drop.
+    // From now on a worker leads for a while. The observer reports that leader, even if the test reads the
+    // observer only after the drop.
     let led = election.run(|term: Term| async move {
         term.quorum().env().sleep(Duration::from_secs(2)).await;
         Err(ENOUGH)
@@ -275,7 +275,7 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     finished
 }
 
-/// Setting the TTL of the ledger, cut short or not, adds no record.
+/// Sets the TTL of the ledger. Whether it is cut short or not, no record is added.
 pub(crate) async fn keep(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
@@ -450,7 +450,8 @@ pub(crate) async fn reset_attempts(stage: &Stage) -> bool {
     reset.is_some()
 }
 
-/// With a limit of attempts, so that the attempt is counted before the handler begins.
+/// Tries `Claims::process_or_wait` with an attempt limit, so that the attempt is counted before the handler
+/// begins.
 pub(crate) async fn claims_process_or_wait(stage: &Stage) -> bool {
     let works = Arc::new(AtomicBool::new(false));
     let claims = stage.claims().max_attempts(3);
@@ -505,7 +506,7 @@ async fn settled(stage: &Stage, result: &str) {
     stage.soon("end of the claim", TTL + SOON, ends).await;
 }
 
-// --- the door to the world ------------------------------------------------------------------------------
+// --- clocks and timers ----------------------------------------------------------------------------------
 
 pub(crate) async fn sleep(stage: &Stage) -> bool {
     stage.cut(stage.env.sleep(30 * MS)).await.is_some()

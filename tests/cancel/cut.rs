@@ -7,7 +7,7 @@ use std::{fmt, future::poll_fn, pin::pin, task::Poll};
 pub(crate) enum Cut {
     /// Before its first poll.
     Unpolled,
-    /// At once after it has returned *pending* this number of times and once more.
+    /// Right after a poll that returned *pending*. This number of polls has returned *pending* before it.
     Waiting(usize),
     /// After the same number of polls, but only once the future is woken: the event that it waits for has
     /// happened, and the future has not been polled since.

@@ -1,6 +1,6 @@
 //! Every public future is dropped at each of its await points. Then nothing of it may be left: another worker
 //! can acquire its resource, and the object on which it was called can be used again. No task is left, and no
-//! server stores a key (where no release can arrive, no longer than for the TTL).
+//! server stores a key. (If no release can arrive at a server, its keys may stay for the TTL.)
 //!
 //! # What is not guaranteed
 //!
@@ -26,7 +26,8 @@ use cut::Cut;
 use stage::{Matter, NetworkConditions, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A number larger than the await points of any case. A case with more await points is not tried completely.
+/// A number larger than the number of await points of any case. A case with more await points is not tried
+/// completely.
 const MOST: usize = 400;
 
 /// Tries one case at every await point under every network condition, and prints the number of drops.

@@ -1,6 +1,6 @@
 //! The future that changes the node set is dropped at each of its await points, and then run again. Meanwhile
-//! workers of the old list and of the new list try to acquire a lock. There are never two holders, tokens
-//! grow, and at the end the new set elects a holder.
+//! workers with the old list of nodes, and workers with the new list, try to acquire a lock. There are never
+//! two holders, tokens grow, and at the end the new set elects a holder.
 
 use crate::{
     cut::Cut,
@@ -22,11 +22,11 @@ pub(crate) const TRIED: &[&str] = &["NodeSet::look", "Replacement::run", "Replac
 
 const MAX_TTL: Duration = Duration::from_secs(4);
 const TTL: Duration = Duration::from_secs(2);
-/// A number larger than the await points of any history.
+/// A number larger than the number of await points of any history.
 const MOST: usize = 400;
 const MS: Duration = Duration::from_millis(1);
 
-/// The present holder, the past holders, and every token in the order of the grants.
+/// The current holder, and all grants in order, each with its worker and token.
 #[derive(Debug, Default)]
 struct Book {
     holder: Option<&'static str>,
@@ -77,7 +77,7 @@ impl Bench {
         Replacement::new(self.env.clone(), Self::setup("operator"), old, new).expect("two lists")
     }
 
-    /// A worker that takes the lock whenever it can, and holds it for a while.
+    /// Starts a worker that acquires the lock whenever it can, and holds it for a while.
     fn worker(&mut self, name: &'static str, nodes: &[usize]) -> Quorum {
         let nodes = nodes.iter().map(|at| Road(Arc::clone(&self.servers[*at])));
         let quorum = Quorum::builder().env(self.env.clone()).config(Self::setup(name)).nodes(nodes).build();
@@ -184,7 +184,7 @@ fn block_on<T>(history: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(history)
 }
 
-/// Tries every cut, or only one of several cuts if there are many.
+/// Drops the change at each of its await points, one history for each, until a history completes the change.
 fn at_every_await_point(size: usize, old: &[usize], new: &[usize]) {
     let mut drops = 0;
     for kind in [Cut::Waiting, Cut::Woken] {
@@ -208,8 +208,8 @@ fn three_servers_become_five() {
     at_every_await_point(5, &[0, 1, 2], &[0, 1, 2, 3, 4]);
 }
 
-/// Two of the three servers that stay may have missed every majority of the five servers. So their memory
-/// begins again.
+/// Two of the three servers that stay may have been in no majority of the old five. So their memory begins
+/// again.
 #[test]
 fn five_servers_become_three() {
     at_every_await_point(5, &[0, 1, 2, 3, 4], &[2, 3, 4]);

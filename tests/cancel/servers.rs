@@ -26,7 +26,7 @@ pub(crate) const TRIED: &[&str] = &[
 
 /// The longest wait for an event that must happen, on a slow machine, too.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A number larger than the await points of any of these futures.
+/// A number larger than the number of await points of any of these futures.
 const MOST: usize = 200;
 
 fn server() -> RedisServer {
@@ -118,7 +118,8 @@ async fn open() {
     panic!("a FileNode never opens");
 }
 
-/// Sends one request under the stored marker, with a time limit that no node considers to be in the past.
+/// Sends one request under the stored marker. Its `not_after` is a minute ahead, so that no node refuses it
+/// as late.
 fn post(session: &mut impl Session, request: Request) -> BoxFuture<'static, Result<BatchReply, Cause>> {
     let not_after = NodeTime::from_micros(Env::system().wall().as_micros() + 60_000_000);
     session.send(Batch { requests: vec![request], not_after, stamp: "m".into() }).boxed()

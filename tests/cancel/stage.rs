@@ -55,7 +55,7 @@ impl NetworkConditions {
         [Self::Cold, Self::Fair, Self::OneAway, Self::OneLate, Self::Apart, Self::Rival, Self::CutOff];
 }
 
-/// The resource that a case uses.
+/// The kind of resource that a case uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Matter {
     Lock,
@@ -75,7 +75,7 @@ pub(crate) struct Stage {
     pub(crate) conditions: NetworkConditions,
     pub(crate) cut: Cut,
     cut_at: Cell<Option<BootTime>>,
-    /// The longest time that the other worker may wait. A case may change it.
+    /// The longest time that the other worker may wait for the resource after the cut. A case may change it.
     pub(crate) patience: Cell<Duration>,
     /// Set if the case has closed the first worker.
     pub(crate) closed: Cell<bool>,

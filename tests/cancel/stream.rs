@@ -84,8 +84,8 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
         }
     };
     let consumer = stage.claims().consume(stream::once(async { message }).boxed(), handler);
-    // If a rival has the message, or too few nodes answer, the consumer tries again for as long as that may
-    // last.
+    // If a rival has the message, or too few nodes answer, the consumer tries again. The patience is longer
+    // than either can last.
     let consumer = consumer.patience(Duration::from_secs(60)).until(std::future::pending::<()>());
     let ended = stage.cut(consumer).await;
     let idle = async {

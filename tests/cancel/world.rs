@@ -61,7 +61,7 @@ impl World for PausedWorld {
 
     #[expect(clippy::disallowed_methods, reason = "this is the door")]
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
-        // A timer that far in the future never fires in a test.
+        // No test runs for an hour, so a timer for a later time is set to an hour.
         let wait = self.now().until(at).min(Duration::from_secs(3600));
         Box::pin(tokio::time::sleep(wait))
     }
@@ -72,8 +72,7 @@ impl World for PausedWorld {
     }
 }
 
-/// One server: the shipped engine over a store in memory, at a distance that each message needs
-/// time to travel.
+/// One server: the library's engine over a store in memory. Each message to or from the server takes some time.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: String,

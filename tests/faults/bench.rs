@@ -12,7 +12,7 @@ use quorate_testkit::{
 use quorate_tests::support::{Key, PATIENCE, keys};
 use std::{ops::Range, sync::Mutex, time::Duration};
 
-/// The TTL of all leases on most benches, and the deployment's `max_ttl`.
+/// The TTL of all leases on most benches, and their `max_ttl`.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
 /// A TTL that is long enough to distinguish a release from an expired key, even on a busy machine.
@@ -31,7 +31,7 @@ pub(crate) struct Bench {
     ttl: Duration,
 }
 
-/// One worker: its quorum, and its own network, if it has one.
+/// One worker: its quorum, and its own proxies to the servers, if it has any.
 pub(crate) struct Worker {
     pub(crate) quorum: Quorum,
     pub(crate) roads: Vec<Proxy>,
@@ -242,7 +242,8 @@ impl Worker {
         }
     }
 
-    /// Waits until the lease has ended, and checks the order in which its end is reported.
+    /// Waits until the lease has ended. Checks that the step-down was signalled, too, and that the lease is not
+    /// valid.
     pub(crate) async fn sees_the_end(&self, lease: &Lease) {
         let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost_token().cancelled()).await;
         assert!(over.is_some(), "the lease is not lost in {PATIENCE:?}");
@@ -256,8 +257,7 @@ impl Worker {
         self.roads.iter().for_each(Proxy::heal);
     }
 
-    /// Ends the worker like a crash: cuts its network first, so that nothing that its drops would send
-    /// arrives.
+    /// Ends the worker as a crash would. Its network is cut first, so that no release arrives.
     pub(crate) fn crash(self) {
         for road in &self.roads {
             road.refuse();

@@ -2,9 +2,10 @@
 //!
 //! # What is not guaranteed
 //!
-//! A step beyond `clock_step_allowance` is known to each worker that heard from the node before and after it.
-//! A worker that met the node only afterwards cannot notice the step. If a majority of the nodes stepped,
-//! such a rival and the holder may both hold the lease, with different tokens. See also Kleppmann's scenario.
+//! A step beyond `clock_step_allowance` is noticed by each worker that had a reply of the node before the
+//! step and another after it. A worker that met the node only afterwards cannot notice the step. If the
+//! clocks of a majority of the nodes stepped, that worker and the holder may both hold the lease, with
+//! different tokens. See also `kleppmann.rs`.
 //!
 //! The tests do not set back the clocks of nodes whose step was noticed: the quarantine of such a node ends
 //! by its own clock, so it would last longer.
@@ -77,9 +78,9 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// The test above, without the allowance. (All workers omit it, because a single worker without it is
-/// refused.) The holder probes idle nodes every third of `max_ttl`. The step comes after its last probe, so
-/// the holder cannot notice the step.
+/// Without `clock_step_allowance`, a small step lets two workers hold the lease. (No worker has the allowance
+/// here, because a single worker without it would be refused.) The holder probes idle nodes every third of
+/// `max_ttl`. The step comes after its last probe, so the holder cannot notice the step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
@@ -123,7 +124,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.servers[2].step_clock(LARGE, true);
     assert!(!bench.is_stored(2, "quorate:x"), "the step did not end the key");
     assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
-    // The server once refuses requests that were timed by its old clock, as stale. Then it takes part again.
+    // The server refuses as stale the requests whose `not_after` was computed from its old clock. After that
+    // it grants again.
     eventually("lease on all five again", || (bench.holders_of("x").len() == 5).then_some(())).await;
     holder.keeps(&lease, TTL).await;
     let token = lease.token();
@@ -181,9 +183,9 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     bench.clean().await;
 }
 
-/// This case is not guaranteed: a rival that met the nodes after the step cannot notice the step, and the
-/// nodes vote for it at once. The tokens still grow, so a sink that compares them still refuses the old
-/// holder.
+/// Exclusion is not guaranteed in this case: a rival that met the nodes after the step cannot notice the
+/// step, and the nodes vote for it at once. The tokens still grow, so a sink that compares them still refuses
+/// the old holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let bench = bench().await;
@@ -210,7 +212,8 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     bench.clean().await;
 }
 
-/// A missing counter starts from the worker's clock. A node whose clock is too far from it does not grant.
+/// A fencing counter that a node does not have starts from the wall clock of the worker. A node whose own
+/// clock differs too much from it does not grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let bench = bench().await;

@@ -20,8 +20,8 @@ impl Scene {
     async fn new() -> Self {
         let bench = bench().await;
         let clients = [bench.worker_on_roads("client-1").await, bench.worker_on_roads("client-2").await];
-        // Every node has counted this grant, so all counters are equal. The counters then distinguish later
-        // grants.
+        // After this grant all nodes have the same counter. So the counters later show which nodes have
+        // counted which grant.
         clients[0].serves("x").await;
         eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
         clients[0].roads[3..].iter().for_each(|road| road.cut(Directions::Both));

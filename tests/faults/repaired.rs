@@ -33,8 +33,7 @@ async fn comes_to_stand(bench: &Bench, lease: &Lease, now: impl Fn() -> BootTime
         quorate::env::Env::system().sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(bench.holders_of("x"), [0, 1, 2, 3, 4]);
-    // Once the lease is stored on the node, no waiter acquires it there for more than two rounds of
-    // extensions.
+    // From then on, every node stores the lease for one TTL. In that time the lease is extended at least twice.
     let until = now() + TTL;
     while now() < until {
         for index in 0..5 {

@@ -17,7 +17,7 @@ pub(crate) struct Probe {
 /// A line of a probe's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
-    /// The time of the boot clock, read before the event of the note was checked.
+    /// The time of the boot clock, read before the check that the note reports.
     pub(crate) at: BootTime,
     pub(crate) what: String,
     pub(crate) token: u64,
@@ -102,8 +102,8 @@ impl Note {
     }
 }
 
-/// Checks that no worker believed in its lease after another worker had acquired the lock. So the tokens of
-/// these workers, in the order of the times of their checks, must never decrease.
+/// Checks that no worker found its lease valid after another worker had acquired the lock. The workers'
+/// successful checks are sorted by time: then their tokens must never decrease.
 fn never_two(probes: &[&Probe]) {
     let mut beliefs: Vec<Note> = probes.iter().flat_map(|probe| probe.notes()).collect();
     beliefs.retain(|note| note.what == "ok" || note.what == "held");

@@ -46,7 +46,7 @@ def contend(told):
         try:
             lock.release()
         except ReleaseUnlockedLock:
-            pass  # What a release does not reach expires by itself.
+            pass  # A key that the release does not reach expires by itself.
         time.sleep(random.uniform(0, 0.04))
     say(f"wins {wins}")
 

@@ -4,9 +4,9 @@
 //
 //   try MS     makes one attempt with that TTL, and prints `got` or `no`
 //   release    prints `released`, or `failed` if this worker held fewer than a majority of the keys
-//   contend    acquires and releases the lock repeatedly until the next line, and then prints `wins N`. A holder
-//              counts itself in the judge, which is a separate server. If the judge counts another holder at
-//              the same time, the worker prints `overlap`. The judge also counts the wins
+//   contend    acquires and releases the lock repeatedly until the next line, and then prints `wins N`. A separate
+//              server, the judge, counts the current holders and the wins of each worker. If it counts two
+//              holders at the same time, the worker prints `overlap`
 'use strict';
 
 const Redis = require('ioredis');

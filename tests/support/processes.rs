@@ -1,7 +1,7 @@
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
 
-/// Sends a signal to a process, which may be a process other than a child of the test.
+/// Sends a signal to a process, which need not be a child of the test.
 ///
 /// # Panics
 /// If that fails: without the signal the test would prove nothing.
@@ -19,8 +19,7 @@ pub fn parent_of(pid: u32) -> u32 {
     parent.and_then(|parent| parent.trim().parse().ok()).expect("a parent")
 }
 
-/// Returns whether a process runs. The process may be other than a child of the test. A zombie does
-/// not run.
+/// Returns whether a process runs. The process need not be a child of the test. A zombie does not run.
 pub fn is_alive(pid: u32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         // The line is `pid (name) state …`, where the name may contain any characters.

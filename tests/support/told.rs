@@ -7,8 +7,8 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Waits for SIGTERM, or for the end of the parent for any reason. The wait notices that end because the
-/// parent holds the other end of standard input.
+/// Returns a future that waits for SIGTERM, or for the end of the parent process. Standard input is a pipe
+/// whose other end the parent holds, so it closes when the parent ends.
 ///
 /// # Errors
 /// If a signal handler cannot be installed, or standard input is not a pipe.

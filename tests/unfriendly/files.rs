@@ -39,7 +39,8 @@ pub(super) const PIECES: &[&str] = &[
     "0}}",
 ];
 
-/// The number of files of a node. The first byte selects one of them, and the others are its content.
+/// The number of files of a node. The first byte of the input selects a file, and the other bytes become its
+/// content.
 const FILES: usize = 8;
 
 /// Uses a file node with one overwritten file. The node answers each request, or refuses it with the name of
@@ -87,7 +88,7 @@ async fn ask(node: &FileNode, requests: Vec<Request>) -> Result<Vec<Reply>, Caus
     env.before(give_up, work).await.unwrap_or(Err(Cause::TimedOut))
 }
 
-/// Returns a request for each file.
+/// Returns requests that together use every file.
 fn requests() -> Vec<Request> {
     #[expect(clippy::expect_used, reason = "a name that may be used")]
     let resource = Resource::claim("s", "r").expect("a name");

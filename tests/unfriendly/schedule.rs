@@ -115,7 +115,8 @@ pub fn cron(bytes: &[u8]) {
     }
 }
 
-/// Reads a period as a number of nanoseconds, and a start time.
+/// Reads three numbers. Builds periods from the first two, and takes the third as a start time. Each tick of a
+/// valid period must be a multiple of the period, and later than the tick before.
 pub fn every(bytes: &[u8]) {
     let number = |at: usize| {
         let mut word = [0; 8];

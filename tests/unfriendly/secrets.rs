@@ -16,7 +16,7 @@ pub(super) const URL: &[&str] = &[
     " ", "\u{1b}", "ü", "..", ",",
 ];
 
-/// Pieces of URLs around the secret. The secret replaces `@SECRET@`.
+/// Pieces of URLs with places for a password. [`secrets`] inserts the secret.
 pub(super) const PIECES: &[&str] = &[
     "/Qm3tYb8n@cache",
     "#Qm3tYb8n@cache",
@@ -53,8 +53,8 @@ pub(super) const PIECES: &[&str] = &[
     "&db=x",
 ];
 
-/// Reads a node's URL. Checks that the program and the connection code read it in the same way, and that the
-/// node's name is a URL of the same node.
+/// Reads a node's URL with the connection code, and with the program. Checks that the results can be printed
+/// safely, and that the node's name is a URL of the same node.
 pub fn node_url(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match RedisNode::parse(text) {

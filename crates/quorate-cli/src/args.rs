@@ -64,7 +64,7 @@ pub(crate) struct Cli {
 pub(crate) struct NoCommand {
     /// The text, without passwords of nodes.
     pub(crate) text: String,
-    /// Set for help and version, which are no errors.
+    /// True if the arguments requested help or the version. The text is then not an error.
     pub(crate) requested: bool,
 }
 
@@ -76,8 +76,8 @@ impl Cli {
     pub(crate) fn read(args: &[OsString]) -> Result<Self, NoCommand> {
         Self::try_parse_from(args).map_err(|error| {
             let mut text = error.render().to_string();
-            // clap repeats an argument that it does not accept, and a node's URL in the wrong place contains its
-            // password.
+            // The error of clap repeats an argument that clap refuses. That argument may be a node's URL in the
+            // wrong place, with the node's password.
             for arg in args.iter().skip(1) {
                 let arg = arg.to_string_lossy();
                 let value = arg.split_once('=').map(|(_, value)| value);
@@ -93,7 +93,8 @@ impl Cli {
     }
 }
 
-/// Returns a line of help or of an error without control characters: it may repeat an argument.
+/// Removes the control characters from a line of help or of an error. They come from an argument that the
+/// line repeats.
 fn line_of(line: &str) -> String {
     match line.strip_suffix('\n') {
         Some(line) => plain(line, LINE_MAX) + "\n",
@@ -183,13 +184,13 @@ pub(crate) enum LogFormat {
 /// The level from which log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
-    /// Failures.
+    /// Failures only.
     Error,
-    /// Conditions that may lead to a failure, too.
+    /// Failures, and conditions that may lead to a failure.
     Warn,
-    /// Changes of state, too.
+    /// All of the above, and changes of state.
     Info,
-    /// Details for diagnosis, too.
+    /// All of the above, and details for diagnosis.
     Debug,
     /// Everything.
     Trace,

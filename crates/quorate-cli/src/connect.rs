@@ -34,8 +34,8 @@ pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, 
     builder.build().map_err(|error| Failure::new(CONFIG, format!("{}: {error}", config.nodes_from)))
 }
 
-/// Returns a quorum that writes nothing to the nodes. With a mistyped list, a command that only reads must
-/// not mark the nodes as a cluster, and must not create the directory of a file node.
+/// Returns a quorum that writes nothing to the nodes, for commands that only read. Even if the list of nodes is
+/// mistyped, such a command must write no marker, and must create no directory of a file node.
 pub(crate) fn only_looking(config: &Config) -> Result<Quorum, Failure> {
     quorum(config, QuorumConfig { only_looks: true, ..config.settings.clone() })
 }

@@ -23,7 +23,7 @@ const NAME_MAX: usize = 200;
 struct Page {
     group: String,
     resigned: bool,
-    /// The leader that was asked to resign.
+    /// The leader that was asked to resign. If a term other than `--term` has begun, the leader of that term.
     leader: Option<String>,
     term: Option<u64>,
     /// The leader after the resignation.
@@ -38,8 +38,8 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         let text = "no group; name it with --group, or in the file as group = \"billing\"";
         return Err(Failure::new(CONFIG, text));
     };
-    // The command first only reads: a mistyped list of nodes has no leader, and its nodes must not be
-    // marked as a cluster.
+    // The command first only reads. If the list of nodes is mistyped, it finds no leader, and ends before it has
+    // written markers to these nodes.
     let looking = connect::only_looking(config)?;
     let led = has_leader(&looking, group).await;
     looking.close().await;
@@ -47,7 +47,7 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         false => Err(ResignError::NoLeader { group: group.to_owned() }),
         true => {
             let quorum = connect::quorum(config, config.settings.clone())?;
-            // Without a quorum, the request reports the reason of each node.
+            // A missing quorum is no error here: the request then fails, and names the reason of each node.
             let _ = quorum.ready(PATIENCE).await;
             let mut observer = observer(&quorum, group)?;
             let result = observer.ask_to_resign(args.term.map(FencingToken::new), args.wait).await;

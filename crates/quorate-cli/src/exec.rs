@@ -32,7 +32,7 @@ const NAME_MAX: usize = 200;
 pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
     let mut signals = ForwardedSignals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let quorum = connect::quorum(config, config.settings.clone())?;
-    // A third of the TTL is the time between two extensions.
+    // The heartbeat may be silent for a third of the TTL, which is the time between two extensions.
     let heartbeat = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
     let lease = tokio::select! { biased;
         signal = signals.next() => {

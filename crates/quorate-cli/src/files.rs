@@ -132,7 +132,8 @@ impl FileThread {
             // The caller may have dropped the receiver.
             let _ = done.send(access());
         };
-        // A thread that has ended drops the access, and with it the sender of the result.
+        // If the thread has ended, the access is dropped, and with it the sender of the result. The receiver
+        // then gets an error.
         let _ = self.accesses.send(Box::new(access));
         result
     }

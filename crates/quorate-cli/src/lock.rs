@@ -39,7 +39,7 @@ struct ReleasePage {
     #[serde(flatten)]
     lock: ShowPage,
     forced: bool,
-    /// True if a majority of the nodes no longer stores any of the owners.
+    /// True if a majority of the nodes has released each owner, and a later read found none of the owners.
     released: bool,
     /// The results, one for each owner; empty without `--force`.
     results: Vec<OwnerRelease>,
@@ -127,8 +127,8 @@ async fn look_and_release(
         }
     }
     if released {
-        // An owner token that is not UTF-8 is sent as another text than the stored one, and so is not
-        // deleted. An owner that cannot be read now may still be stored.
+        // A stored owner token that is not UTF-8 was read as another text. A node compares that text with the
+        // stored token, and deletes nothing. If the nodes cannot be read now, the owner may still be stored.
         released = quorum.inspect(resource).await.is_ok_and(|after| {
             let is_stored = |(owner, _): &(Owner, usize)| after.named.iter().any(|(now, _)| now == owner);
             !seen.named.iter().any(is_stored)

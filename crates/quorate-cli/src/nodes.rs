@@ -21,7 +21,7 @@ use std::{fmt::Write as _, time::Duration};
 
 /// The number of attempts to trust the nodes. Another attempt is made if a node did not answer in time.
 const TRUST_ATTEMPTS: usize = 4;
-/// The time between two attempts, in which a node may be connected again.
+/// The time between two attempts. Meanwhile the worker may connect to a node again.
 const TRUST_AGAIN: Duration = Duration::from_millis(250);
 /// The longest node set of a marker that the output shows, in bytes.
 const SHOWN_MAX: usize = 2_048;
@@ -120,7 +120,8 @@ pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
     }
     match trusted {
         Ok(()) => Ok(0),
-        // A node may vote by its last known state although it has not answered this request.
+        // The lines above show the last known state of each node. So a node may be shown as voting although it
+        // has not answered this request.
         Err(error) => Err(connect::no_quorum("cannot trust every node", &error)),
     }
 }

@@ -126,8 +126,8 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     };
     match quorum.inspect(resource).await {
         Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
-            // Only a minority of the nodes stores an owner, so it is unknown whether the lock is
-            // held.
+            // `contended` means that only a minority of the nodes stores an owner. Then it is unknown whether
+            // the lock is held.
             line.held = (!contended).then_some(holder.is_some());
             line.fencing_token = token.map(FencingToken::get);
             line.done = done.map(|done| done.result.to_string());

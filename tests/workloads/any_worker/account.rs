@@ -48,7 +48,7 @@ pub(super) struct Kill {
     pub(super) at: BootTime,
 }
 
-/// All events, kills and histories of the run.
+/// The events of all workers' journals, and the kills. The histories are passed to [`Story::judge`].
 #[derive(Debug)]
 pub(super) struct Story {
     /// Ticks that are due after this are not judged.
@@ -76,15 +76,15 @@ struct Start {
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) ticks: usize,
-    /// Ticks with a run that completed.
+    /// The number of ticks with a run that completed.
     pub(super) done: usize,
-    /// Ticks that started more than once.
+    /// The number of ticks that started more than once.
     pub(super) again: usize,
-    /// At-most-once ticks that did not complete.
+    /// The number of ticks without a run that completed.
     pub(super) lost: usize,
-    /// The runs of each worker that started while all workers lived.
+    /// For each worker, the number of its runs that started while all workers lived.
     pub(super) shares: Vec<usize>,
-    /// From the time of a tick to its first start, catch-up runs included.
+    /// The times from a tick to its first start, including catch-up runs.
     pub(super) late: Durations,
     pub(super) violations: Vec<String>,
 }

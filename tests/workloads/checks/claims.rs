@@ -10,11 +10,13 @@ use std::{
     time::Duration,
 };
 
-/// A done record may end earlier than its retention by this time, because of TTLs and clock differences.
+/// The longest time by which a done record may end before its retention has passed, because of TTLs and clock
+/// differences.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// A message that is done is not claimed again, and not done again, within its retention. The exception: so
-/// many nodes lost their data that no majority stores the message's record. Every message is done at the end.
+/// Checks that a message that is done is not claimed again, and not done again, within its retention. The
+/// exception: so many nodes lost their data that no majority stores the message's record. Every message must
+/// be done at the end.
 #[derive(Debug)]
 pub(crate) struct Claims {
     epoch: BootTime,
@@ -30,9 +32,9 @@ pub(crate) struct Claims {
 
 #[derive(Clone, Copy, Debug)]
 struct Done {
-    /// The time at which the worker learned that the message was done, and the time at which it had begun to
-    /// record that.
+    /// The time at which the worker learned that the message was done.
     at: BootTime,
+    /// The time at which the worker began to record that.
     began: BootTime,
     token: u64,
     nodes: usize,

@@ -12,8 +12,8 @@ use std::{
 /// when it was stopped.
 const FRESH: Duration = Duration::from_millis(150);
 
-/// No two processes find a lease on one resource valid at the same time. This holds for locks, terms and
-/// claims.
+/// Checks that no two processes find their leases on one resource valid at the same time. Resources are
+/// locks, elections and claims.
 ///
 /// A process believes in its lease from the first to the last time at which it finds the lease valid. If it
 /// is stopped just after that, it counts as believing until the stop or the validity ends: it would have

@@ -4,7 +4,8 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Fencing tokens of one resource are unique, and grow in the order in which their leases were acquired.
+/// Checks that the fencing tokens of one resource are unique, and grow in the order in which their leases
+/// were acquired.
 #[derive(Debug, Default)]
 pub(crate) struct Fencing {
     grants: BTreeMap<Arc<str>, BTreeMap<BootTime, (u64, Who)>>,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// The longest time until a line of a journal arrives. It is longer than any stop of a process.
 pub(crate) const HORIZON: Duration = Duration::from_secs(15);
-/// A process may act late if it did not run until this time ago.
+/// The time for which a process that was paused may still act late after it continues.
 const JUST_PAUSED: Duration = Duration::from_millis(300);
 
 /// One invariant.

@@ -7,9 +7,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// In a process that is not paused, work ends before the next holder begins. Work always receives the notice
-/// to step down, and receives it before its lease ends. A process that did not run is excused only if its
-/// pause began before it had to act.
+/// Checks the ends of work. In a process that is not paused, work ends before the next holder begins. Work
+/// always receives the notice to step down, and receives it before its lease ends. A process that did not run
+/// is excused only if its pause began before it had to act.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,

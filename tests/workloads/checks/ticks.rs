@@ -12,34 +12,38 @@ use std::{
     time::Duration,
 };
 
-/// A tick does not start any more once its age exceeds its catch-up window by this time.
+/// The time from the end of a tick's catch-up window until the tick is judged. By then it no longer starts.
 const SETTLED: Duration = Duration::from_secs(30);
-/// A node that lost its data may not remember the ticks of this time after the loss either.
+/// After a loss of data, a node may also have no records of the ticks that are due within this time.
 const UNKNOWN: Duration = Duration::from_secs(5);
-/// The time from the moment at which a leader may start a tick until it has started it: catch-up runs before it, the seal,
-/// and the rest of the lease where the leader is cut off, on a busy machine.
+/// The longest time, on a busy machine, from the moment at which a leader may start a tick until it has
+/// started the tick. It includes earlier catch-up runs, the seal, and the rest of the lease of a leader that
+/// is cut off.
 const TO_START: Duration = Duration::from_secs(5);
 /// The time from the beginning of a term until its leader has sealed the ledger, with the answers of all nodes.
 const TO_SEAL: Duration = Duration::from_secs(2);
 /// A leader may lead for this time after its last event.
 const LAST_EVENT: Duration = Duration::from_millis(500);
 
-/// An at-most-once tick starts once or not at all, whatever happens. An at-least-once tick is done, and does
-/// not start again once a majority has recorded its end.
+/// Checks the starts and ends of ticks. An at-most-once tick starts once or not at all, whatever happens. An
+/// at-least-once tick is done, and does not start again once a majority has recorded its end.
 ///
-/// A leader decides by the records of the nodes that answer its seal. This rule leads to all excuses:
+/// A leader decides by the records of the nodes that answer its seal (its first request to the ledger). So
+/// there are these excuses:
 ///
-/// * A tick may be *unknown* to a leader. This is the case if too few nodes could answer when the leader had
-///   to start the tick, and had kept their data since the tick and since the end of the term before. Too few
-///   means fewer than a majority. (With the data a job's registration is lost; ticks before the next one
-///   belong to no registration.) Then an at-most-once tick need not start, and an at-least-once tick need not
-///   be done. One node that lost its data is no excuse while a majority of the others answers. Several nodes
-///   that lost their data one after the other are no excuse if a leader in between knew the tick.
+/// * A tick may be *unknown* to a leader. A node knows the tick if it has kept its data since the tick and
+///   since the end of the previous term. The tick is unknown if fewer than a majority of the nodes know it
+///   and could answer when the leader had to start it. (A lost job is registered again; earlier ticks do not
+///   belong to the new registration.) Then an at-most-once tick need not start, and an at-least-once tick
+///   need not be done. One node that lost its data is no excuse while a majority of the others answers.
+///   Several nodes that lost their data one after the other are no excuse if a leader in between knew the
+///   tick.
 /// * An at-most-once tick need not start if its leader recorded the start and then lost its term. The
 ///   loss must come within [`TO_START`] of the time at which the leader could start the tick.
-/// * An at-least-once tick may start again if the new leader may not know its end. That is, fewer than a
-///   majority of the nodes could take the record of the end, kept their data since, and could answer the new
-///   leader. It may also start again if the process that starts it was paused before the record.
+/// * An at-least-once tick may start again if the new leader may not know its end. For that, fewer than a
+///   majority of the nodes could store the record of the end, have kept their data since, and could answer
+///   the new leader. It may also start again if the process that starts it was paused before the end was
+///   recorded.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     /// The wall clock and the boot clock at one moment.
@@ -73,7 +77,7 @@ struct Suspect {
 /// The outcomes of the ticks of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
-    /// Ticks that were due and have been judged.
+    /// The number of ticks that were due and have been judged.
     pub(crate) due: usize,
     /// The number of due ticks that started at least once.
     pub(crate) started: usize,
@@ -91,7 +95,7 @@ impl Ticks {
         Self { clocks: (wall, boot), jobs, judged, counts, terms: BTreeMap::new(), suspects: Vec::new() }
     }
 
-    /// The outcomes of the ticks that have been judged.
+    /// Returns the outcomes of the ticks that have been judged, for each job.
     pub(crate) fn counts(&self) -> &BTreeMap<Arc<str>, Counts> {
         &self.counts
     }
@@ -104,7 +108,7 @@ impl Ticks {
         [AT_MOST_ONCE, AT_LEAST_ONCE].iter().all(|job| self.jobs.get(*job).is_some_and(done))
     }
 
-    /// At the end: judges all ticks that were due by `when`.
+    /// Judges, at the end of the test, all ticks that were due by `when`.
     pub(crate) fn finish(&mut self, when: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = self.judge_suspects(BootTime::from_nanos(u64::MAX), truth);
         found.extend(self.judge(self.wall(when), truth));
@@ -121,7 +125,7 @@ impl Ticks {
         (self.clocks.0 + self.clocks.1.until(at)).as_micros()
     }
 
-    /// The time of a tick on the boot clock.
+    /// Returns the time of a tick on the boot clock.
     fn boot(&self, tick: u64) -> BootTime {
         self.clocks.1 + self.clocks.0.until(WallTime::from_micros(tick))
     }
@@ -169,7 +173,7 @@ impl Ticks {
         self.terms.values().any(|(from, last)| {
             let starts = due.max(*from);
             let decides = *last + LAST_EVENT >= starts && starts <= due + CATCH_UP;
-            // If no worker led at that time, the leader before this one was the last to know of the job.
+            // If no worker led when the tick was due, the leader before this one was the last to know of the job.
             let kept_from = if *from > due { due.min(led_until) } else { due } - UNKNOWN;
             led_until = *last;
             let asked = [(*from, *from + TO_SEAL), (starts, starts + TO_START)];
@@ -196,7 +200,8 @@ impl Ticks {
         let (term, who, now) = start;
         let elected = self.terms.get(&term).map_or(now, |(from, _)| *from);
         let ticks = self.jobs.entry(Arc::clone(job)).or_default();
-        // One tick of a job runs at a time: so the end of the tick before, under this term, is recorded.
+        // The ticks of a job run one at a time. So by now this term has recorded the ends of the job's
+        // earlier ticks.
         for tick in ticks.values_mut().filter(|tick| tick.recorded.is_none()) {
             if tick.done.is_some_and(|(by, when)| by == term && when < now) {
                 tick.recorded = Some(now);
@@ -275,7 +280,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// The wall clock is as the boot clock. The tick number `n` is due at `n` seconds.
+    /// Returns a check whose wall clock and boot clock show the same time. Tick `n` is due at `n` seconds.
     fn ticks() -> Ticks {
         Ticks::new(WallTime::from_micros(0), at(0))
     }
@@ -297,7 +302,7 @@ mod tests {
         read(&mut check, truth, lines) + check.settle(at(15_001) + HORIZON, truth).len()
     }
 
-    /// These nodes lose their data at this time.
+    /// Returns a record of faults in which these nodes lost their data at this time.
     fn lost(nodes: std::ops::Range<usize>, ms: u64) -> Truth {
         let mut truth = truth();
         nodes.for_each(|node| truth.lost_data(node, at(ms)));

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// The number of messages that are claimed in one request.
 const BATCH: usize = 50;
-/// The time that a worker waits at a point at which the director may hit it, in some of the batches.
+/// The time that a worker waits at each [`Point`] in some of its batches. Meanwhile the director may cause a
+/// fault.
 const THINKS: Duration = Duration::from_millis(25);
 const THINKS_EACH: u64 = 8;
 
@@ -35,7 +36,7 @@ pub(crate) async fn work(
     quorum: &Quorum,
     journal: &Journal,
 ) -> Result<(), Failure> {
-    // The director could not hit a worker at its last event if the worker had ended by itself.
+    // The worker does not end by itself: the director may still kill or stop it after its last event.
     let told = told_to_end()?;
     let mut worker = Worker {
         mode: *mode,

@@ -16,13 +16,13 @@ use quorate_tests::support::Who;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The time from the moment at which a leader may start a tick until its first event, on a busy machine. A
-/// fault within this time explains a tick whose start was recorded but does not appear in the journal.
+/// The time, on a busy machine, from the moment at which a leader may start a tick until the run writes its first
+/// event. A fault within this time explains a tick whose start was recorded but is not in the journal.
 const TO_START: Duration = Duration::from_secs(1);
 /// The time from the end of a run until it is recorded.
 const TO_RECORD: Duration = Duration::from_secs(1);
-/// The time from the interruption of a run at a step-down until its leader is known to have lost its term, on
-/// a busy machine.
+/// The longest time, on a busy machine, from the interruption of a run at a step-down until the journals show
+/// that its leader has lost its term.
 const TO_FALL: Duration = Duration::from_secs(10);
 /// The director notes the time of a fault before it causes the fault. The target may have continued for this
 /// time.
@@ -81,9 +81,9 @@ pub(super) struct Story {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Account {
     pub(super) due: usize,
-    /// Ticks with a run that completed.
+    /// The number of ticks with a run that completed.
     pub(super) done: usize,
-    /// Ticks that started more than once.
+    /// The number of ticks that started more than once.
     pub(super) again: usize,
     /// Descriptions of the ticks that are not done, each with the fault that explains it.
     pub(super) explained: Vec<String>,
@@ -93,7 +93,7 @@ pub(super) struct Account {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
     pub(super) jobs: BTreeMap<Arc<str>, Account>,
-    /// From the time of a tick to its first start, catch-up runs included.
+    /// The times from a tick to its first start, including catch-up runs.
     pub(super) late: Durations,
     /// The longest time without the start of any tick.
     pub(super) longest_gap: Duration,
@@ -247,8 +247,7 @@ impl Story {
 
     /// Returns the reason why a tick must not start again after this start, if there is one.
     fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<&'static str> {
-        // A run that was interrupted at a step-down reports that itself. In that case its term must have
-        // ended.
+        // The journal shows whether a step-down interrupted the run. The run's term must then have ended.
         let (until, why) = match first.interrupted {
             Some(interrupted) => (interrupted + TO_FALL, "it was interrupted, and its term did not end"),
             None => {

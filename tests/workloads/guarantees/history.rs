@@ -62,9 +62,9 @@ pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<Histor
 #[derive(Default)]
 struct JobJournal {
     first: Option<u64>,
-    /// For each tick, the terms under which it was started, and in `done` the terms under which a run of it
-    /// was completed.
+    /// For each tick, the terms under which it was started.
     started: BTreeMap<u64, BTreeSet<u64>>,
+    /// For each tick, the terms under which a run of it was completed.
     done: BTreeMap<u64, BTreeSet<u64>>,
     /// The terms that a change of the leader ended.
     ended: BTreeSet<u64>,
@@ -123,8 +123,8 @@ impl JobJournal {
         if delivery == Delivery::AtLeastOnce {
             return Some("it must run until it is done, and is not".to_owned());
         }
-        // The fault can keep the leader from recording an end just before it. The history then shows the run
-        // as lost, with the term under which it began.
+        // If a fault hits the leader just after the end of a run, the leader may not have recorded that end. The
+        // history then shows the run as lost, with the term under which it began.
         let is_lost = |entry: &&&HistoryEntry| matches!(entry.end, RunOutcome::Lost | RunOutcome::Cancelled);
         match ends.iter().find(is_lost) {
             None => Some("neither done nor lost".to_owned()),

@@ -14,12 +14,13 @@ use quorate_tests::support::PATIENCE;
 use serde_json::json;
 use std::time::Duration;
 
-/// A contender that has waited for a shorter time had not subscribed yet when the holder released.
+/// The shortest wait of a contender that counts. After a shorter wait it may not have subscribed to releases
+/// yet when the holder released.
 const WAITED: Duration = Duration::from_millis(3);
 /// The TTL of the lease.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Where the contenders are.
+/// The place in which the contenders run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Mode {
     /// Tasks of one quorum

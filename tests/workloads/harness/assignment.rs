@@ -20,8 +20,9 @@ pub(crate) struct Node {
 /// The settings with which a worker process is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Assignment {
-    /// The worker's number, and the number of times that it has been started.
+    /// The worker's number.
     pub(crate) member: usize,
+    /// The number of times that the worker has been started.
     pub(crate) run: u32,
     /// The seed of the worker's random choices.
     pub(crate) seed: u64,

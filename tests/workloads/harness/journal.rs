@@ -41,7 +41,7 @@ pub(crate) enum Event {
     MessageFoundDone { message: u64 },
     /// This process was not scheduled from `from` until now.
     Stalled { from: u64 },
-    /// The worker has reached a point of its work with this element.
+    /// The worker has reached a point of its work on this element of the set, or on this batch of messages.
     Reached { point: Point, element: u64 },
     /// The lateness of runs: for each run, the microseconds from its tick to its start.
     Late { micros: Vec<u64> },
@@ -53,7 +53,7 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Point {
-    /// The set has been read. The worker waits, and then checks its lease, if its mode requires that.
+    /// The worker has read the set. It waits, and then checks its lease, if its mode requires that.
     Read,
     /// The worker checks its lease next, if its mode requires that.
     Checking,

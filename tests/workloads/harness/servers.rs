@@ -34,7 +34,7 @@ pub(crate) enum NodeFault {
     /// Deletes all data.
     Flush,
     Cut(Directions),
-    /// Delays each direction by the first duration and by up to the second one.
+    /// Delays each direction by the first duration and a random part of the second duration.
     Slow(Duration, Duration),
     /// Ends the faults of the network.
     Heal,

@@ -109,8 +109,8 @@ impl Truth {
         Some(self.quorate?.max(self.staffed?).max(self.disturbed))
     }
 
-    /// Returns the end of the stop of `who` that began at most `after` after `at`. If that stop has not
-    /// ended, returns `now`.
+    /// Finds the time for which the director stopped `who`, if that stop began within `after` from `at`.
+    /// Returns the end of the stop, or `now` if it has not ended.
     pub(crate) fn stop_after(
         &self,
         who: Who,
@@ -133,9 +133,9 @@ impl Truth {
         self.pauses.iter().any(|pause| pause.who == who && pause.touches(from, until))
     }
 
-    /// Returns whether pauses of `who` explain that its action, which was due at `due`, came only at `at`.
-    /// They do if, from at most `grace` after `due` until `at`, `who` never ran for longer than `grace`
-    /// without a pause.
+    /// Returns whether pauses of `who` explain that an action, which was due at `due`, came only at `at`. The
+    /// pauses must begin at most `grace` after `due`. From then until `at`, `who` must never have run for
+    /// longer than `grace` between two pauses.
     pub(crate) fn delayed(&self, who: Who, due: BootTime, at: BootTime, grace: Duration) -> bool {
         let mut since = at;
         let before = |since: BootTime| {

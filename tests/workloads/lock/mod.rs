@@ -15,9 +15,9 @@
 //! # What is not guaranteed
 //!
 //! The store is one process that never fails. A *read* carries the token, too, and the store remembers the
-//! largest token of any read or write. If only writes carried a token, the store would accept a paused writer
-//! that continues between the read and the write of another worker. The other worker would then overwrite
-//! that write.
+//! largest token of any read or write. If only writes carried a token, this history would lose an update.
+//! Worker A is paused before its write. Worker B, which has a larger token, reads. A continues, and the store
+//! accepts its write. B then overwrites the write of A.
 
 mod outcome;
 mod store;
@@ -89,7 +89,7 @@ struct Run {
     ttl: Duration,
     acknowledged: BTreeSet<u64>,
     skipped: BTreeSet<u64>,
-    /// For each worker, the element before whose write the worker last began to check its lease.
+    /// For each worker, the element that it was about to add when it last began to check its lease.
     checking: BTreeMap<usize, u64>,
     pauses: Vec<Pause>,
 }

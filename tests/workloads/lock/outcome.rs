@@ -1,8 +1,9 @@
 //! The outcome of a mode, as a pure function.
 //!
 //! *Lost* counts elements as Jepsen does: those that were acknowledged but are not in the set at the end. The
-//! write of a paused worker leaves out more elements. Another holder that had read the set just before then
-//! writes some of them back, and so loses the addition of the paused worker.
+//! late write of a paused worker may leave out more elements than that. If another holder read the set just
+//! before that write, its own write restores these elements, and leaves out the addition of the paused worker
+//! instead.
 
 use super::{Mode, store::Set};
 use crate::harness::Point;

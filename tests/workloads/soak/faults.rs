@@ -18,7 +18,7 @@ pub(super) enum Action {
     Kill(Target),
     Terminate(Target),
     Stop(Target),
-    /// Kills the leader when it begins to run a job; the worker starts again after a second.
+    /// Kills the leader when it begins to run a job. The worker is started again a second later.
     KillLeaderInRun,
     /// Stops the leader when it begins to run a job, for this time.
     StopLeaderInRun(Duration),
@@ -43,8 +43,9 @@ pub(super) struct Episode {
 
 /// The random choices of one fault.
 struct Choice<'a> {
-    /// The time at which the fault begins, and the time at which it ends.
+    /// The time at which the fault begins.
     at: Duration,
+    /// The time at which the fault ends.
     until: Duration,
     worker: Target,
     workers: usize,

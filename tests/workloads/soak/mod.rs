@@ -4,8 +4,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! Each process reports every 50 ms, and around each action, whether it believes that it holds a resource. If
-//! two processes believe so for a shorter time, the checks may miss it.
+//! Each process reports every 50 ms, and around each action, whether its lease on a resource is valid. If two
+//! processes hold one resource at the same time for less than that, the checks may miss it.
 
 mod faults;
 mod figures;
@@ -94,7 +94,7 @@ impl Checks {
 impl Soak {
     fn start(options: &Options) -> Self {
         let (seed, workers) = (options.seed(), options.workers.unwrap_or(WORKERS));
-        // The servers of every other seed keep an append-only file, so a restart loses no data.
+        // With an odd seed, the servers keep an append-only file, so a restart loses no data.
         let durable = !seed.is_multiple_of(2);
         let servers = Servers::start(options.servers, durable, Network::Shared);
         let (wall, now) = (SystemWorld.wall(), SystemWorld.now());

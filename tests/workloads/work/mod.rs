@@ -28,8 +28,9 @@ pub(crate) const NOTIFIED: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(400);
 /// The time between two checks of a lease by its holder.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-/// The interval of the pulse. A beat that is late by this time means that the process was not scheduled.
+/// The time between two beats of [`pulse`].
 const BEAT: Duration = Duration::from_millis(20);
+/// The lateness of a beat from which on this process counts as not scheduled.
 const STALLED: Duration = Duration::from_millis(100);
 
 pub(crate) type Failure = Box<dyn Error>;

@@ -136,8 +136,8 @@ impl SourceText<'_> {
     }
 }
 
-/// Removes the value that the message repeats, if that value may be the URL of a node. [`redact`] could not
-/// find the end of the URL, because of the text after it.
+/// Removes the value that an error message of the parser repeats, if that value may be the URL of a node.
+/// [`redact`] cannot find the end of the URL within the text of the message.
 fn without_address(message: &str, key: Option<&str>) -> String {
     let quoted = message.split_once("string \"").and_then(|(before, rest)| {
         let (value, after) = rest.rsplit_once("\", expected")?;
@@ -160,7 +160,8 @@ fn key_at(text: &str, start: usize) -> Option<&str> {
         let keys = keys.trim_end();
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let (line, key) = keys.split_at(keys.trim_end_matches(bare).len());
-        // A `=` may be part of a password, if a string lacks its closing quote.
+        // If a string lacks its closing quote, the `=` may be part of a password. So the word before it counts
+        // as a key only if it is a known key, or if it begins its line.
         let known =
             KEYS.contains(&key) || (!key.is_empty() && line.trim_end_matches([' ', '\t']).ends_with('\n'));
         return known.then_some(key);

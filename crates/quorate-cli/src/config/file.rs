@@ -125,8 +125,8 @@ pub(super) enum DeliveryText {
     AtMostOnce,
     AtLeastOnce,
 }
-/// A node: its URL, or a table of its URL and its files. `Debug` shows no password of the URL.
-/// A node: its URL, or a table of it and the files that belong to it. `Debug` shows no password of the URL.
+
+/// A node as the file names it: a URL, or a table with the URL and the node's files. `Debug` shows no password.
 pub(super) struct NodeText {
     pub(super) url: String,
     pub(super) password_file: Option<PathBuf>,
@@ -204,7 +204,8 @@ impl FileText {
         }
     }
 
-    /// Returns the position of a key; `None` if the file does not have it.
+    /// Returns the position of a key in the file. If the file does not have the key, returns the position of a
+    /// key that the library's check compares with it. Returns `None` if there is no such key.
     pub(super) fn span_of(&self, key: &str) -> Option<Range<usize>> {
         let time = |time: &Option<Time>| time.as_ref().map(Spanned::span);
         match key {

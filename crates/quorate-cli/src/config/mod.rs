@@ -18,9 +18,9 @@
 //! A relative path in a file is relative to the directory of that file. Any other relative path is relative
 //! to the working directory.
 //!
-//! There is no default list of nodes. With a default, three machines with misspelt settings could each use
-//! their own node, and so have three leaders. For the same reason an unknown `QUORATE_…` variable is an
-//! error.
+//! There is no default list of nodes. With a default, three machines on which the setting is misspelt could
+//! each use a node of their own, and so have three leaders. For the same reason an unknown `QUORATE_…`
+//! variable is an error.
 
 mod changes;
 mod error;
@@ -48,8 +48,9 @@ use std::{
 /// The default prefix of keys.
 pub const PREFIX: &str = "quorate:";
 
-/// The shortest `ledger_retention`. Workers confirm at least every two hours that they still have their jobs.
-/// During a rolling change they may have different values of this setting.
+/// The shortest `ledger_retention` that is accepted. A worker records that it still has its jobs, but up to two
+/// hours may pass between two such records. During a rolling change, another worker may have a shorter retention.
+/// If that were less than two hours, the other worker could treat these jobs as removed.
 const LEDGER_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The whole configuration, checked.
@@ -149,7 +150,7 @@ impl Config {
     }
 }
 
-/// The checks that depend on more than one key.
+/// Checks the settings that depend on more than one key of the file.
 struct Validation<'a> {
     source: Option<error::SourceText<'a>>,
     file_text: &'a file::FileText,
@@ -164,8 +165,8 @@ impl Validation<'_> {
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
         let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
-        // The directory belongs to one user of one host: no other machine can have granted a lease on it. So
-        // the first lock need not wait. (Do not delete the directory while a lock in it is held.)
+        // The directory belongs to one user of one host, so no other machine can have granted a lease on it. The
+        // first lock need not wait for a quarantine. (Do not delete the directory while a lock in it is held.)
         settings.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
         settings.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
@@ -256,7 +257,7 @@ impl Validation<'_> {
     }
 }
 
-/// Returns a path that is written in a file, relative to the directory of that file.
+/// Returns `path` as `file` means it: a relative path starts at the directory of `file`.
 fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().map_or_else(|| path.to_owned(), |directory| directory.join(path))
 }

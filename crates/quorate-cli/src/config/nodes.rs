@@ -100,11 +100,12 @@ impl NodeSpec {
         Ok(Self::Redis { url: SecretUrl(text.into()), password_file, tls })
     }
 
-    /// Returns the node as `file` names it, with the TLS files that are listed next to its URL. Relative
-    /// paths start at the directory of the file.
+    /// Returns the node with the TLS files that its table in `file` names beside the URL. Relative paths start
+    /// at the directory of `file`.
     ///
     /// # Errors
-    /// [`NodeError`] for a node without TLS, a file that is named twice, and a certificate without its key.
+    /// [`NodeError`] for TLS files of a node without TLS, a file that both the URL and the table name, and a
+    /// certificate without its key.
     pub(super) fn in_file(self, names: TlsNames, file: &Path) -> Result<Self, NodeError> {
         let shown = self.to_string();
         let fail = |why: &str| Err(NodeError { text: plain(&shown, SHOWN_MAX), why: why.to_owned() });
@@ -152,7 +153,7 @@ impl fmt::Debug for NodeSpec {
     }
 }
 
-/// The reason to refuse a TLS file.
+/// The reason to refuse the TLS files of a node that is not reached over TLS.
 const NO_TLS: &str = "is not TLS and takes no ca_file, cert_file or key_file; write rediss://";
 
 /// Returns the value of a URL option that names a file.

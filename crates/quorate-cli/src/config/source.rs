@@ -14,8 +14,8 @@ use std::{
 /// The environment variables that are settings.
 const SETTINGS: [&str; 5] =
     [NODES_VARIABLE, "QUORATE_CONFIG", "QUORATE_CA_FILE", "QUORATE_CERT_FILE", "QUORATE_KEY_FILE"];
-/// The environment variable with the list of nodes, which may contain their passwords. Processes that this program starts
-/// to run a command do not inherit it.
+/// The environment variable with the list of nodes, which may contain their passwords. Commands that this
+/// program runs do not inherit it, and neither do the supervisor processes that guard them.
 pub(crate) const NODES_VARIABLE: &str = "QUORATE_NODES";
 /// The environment variables that `exec` and `run` set for commands, which may call `quorate` again.
 pub(super) const COMMAND_VARIABLES: [&str; 7] = [

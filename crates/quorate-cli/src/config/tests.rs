@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, io};
 
 const NODES: &str = "nodes = [\"redis://a\", \"redis://b\", \"redis://c\"]\n";
 
-/// Loads a configuration from `files`, by path, in place of a file system.
+/// Loads a configuration. `files` replaces the file system: it has the path and the text of each file. A file
+/// whose text is `unreadable` cannot be read.
 fn load_with(flags: &Flags, env: &[(&str, &str)], files: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let read = |path: &Path| {
         let found = files.iter().find(|(name, _)| Path::new(name) == path);

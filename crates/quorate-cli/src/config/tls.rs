@@ -45,7 +45,7 @@ impl TlsNames {
 }
 
 impl TlsFiles {
-    /// Returns the paths relative to the directory of `file`.
+    /// Returns these files as `file` means them: a relative path starts at the directory of `file`.
     pub(super) fn beside(self, file: &Path) -> Self {
         let meant = |path: PathBuf| beside(file, &path);
         Self {

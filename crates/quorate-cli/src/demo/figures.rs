@@ -76,7 +76,8 @@ pub(crate) struct Messages {
     pub(crate) sent: usize,
     /// The number of messages that are done.
     pub(crate) processed: usize,
-    /// The number of messages that were handled under two claims, except those interrupted.
+    /// The number of messages that were handled under more than one claim. A claim that the SIGKILL interrupted
+    /// does not count.
     pub(crate) processed_twice: usize,
     /// The number of messages that the SIGKILL interrupted between the start and the done record. Another
     /// worker claims such a message later.
@@ -94,7 +95,8 @@ impl Figures {
         }
     }
 
-    /// Returns `true` if nothing was started twice, missed, processed twice or lost.
+    /// Returns `true` if a leader followed each signal, at least one tick was due, and nothing was started
+    /// twice, missed, processed twice or lost.
     pub(crate) fn is_clean(&self) -> bool {
         let Ticks { due, started_twice, missed, .. } = self.ticks;
         let Messages { sent, processed, processed_twice, .. } = self.messages;
@@ -143,8 +145,8 @@ fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     while tick <= evidence.until {
         let starts = started.get(&tick).map_or(&[][..], Vec::as_slice);
         let recorded = evidence.ledger.get(&tick);
-        // A SIGKILL may also happen between a record on the nodes and the line in the journal. This applies
-        // to the start and the end of a run.
+        // A SIGKILL may fall between a record on the nodes and its line in the journal, at the start of a run
+        // and at its end. So a record counts, too.
         let finished = done.contains(&tick) || recorded.is_some_and(|(_, last)| *last);
         let by_killed = match starts {
             [] => recorded.is_some_and(|(term, _)| killed_terms.contains(term)),

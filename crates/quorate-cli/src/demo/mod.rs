@@ -7,8 +7,8 @@
 //! * At most once means exactly that: a tick that the SIGKILL interrupts is not run again. The summary counts
 //!   such a tick as *interrupted*, even if it was only recorded as started and the handler never began.
 //! * At least once means exactly that: a message that the SIGKILL interrupts before its done record is stored
-//!   is handled again. The summary counts such a message as *interrupted*, too. Every other second handling
-//!   counts as processed twice.
+//!   is handled again. The summary counts such a message as *interrupted*, too. If any other message is
+//!   handled twice, it counts as *processed twice*.
 //! * If the demo itself is killed with SIGKILL, its directory remains (its processes do not).
 //!
 //! # Source of the figures

@@ -8,7 +8,7 @@ use crate::{exit::Failure, show};
 use quorate::env::{BootTime, Env};
 use std::{cell::RefCell, path::Path, time::Duration};
 
-/// Prints the events on standard output, for people who see the demo for the first time.
+/// Prints the events on standard output, in words for a reader who sees the demo for the first time.
 #[derive(Debug)]
 pub(crate) struct Output {
     env: Env,

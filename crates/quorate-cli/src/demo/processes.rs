@@ -47,7 +47,7 @@ impl Processes {
         &self.dir
     }
 
-    /// Starts the worker with this name, possibly again. Returns its process id, too.
+    /// Starts the worker with this name, for the first time or again. Returns its id and its process id.
     pub(crate) fn start_worker(
         &mut self,
         worker: &Arc<str>,
@@ -73,7 +73,7 @@ impl Processes {
         Ok((who, pid))
     }
 
-    /// Sends `signal`, which will end the worker. Returns the time just before.
+    /// Sends `signal`, which will end the worker. Returns the time just before the signal was sent.
     pub(crate) fn signal(&mut self, who: &WorkerId, signal: Signal) -> Result<BootTime, Failure> {
         let fail = |why: &str| Failure::new(FAILURE, format!("{} cannot be signalled: {why}", who.worker));
         let member = self.running.get_mut(who).ok_or_else(|| fail("it does not run"))?;

@@ -148,7 +148,8 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Returns the nodes' records of the ticks.
+    /// Returns, for each tick with a record on a node, the newest term that wrote one, and whether that record
+    /// is final.
     async fn ledger(&self) -> Result<BTreeMap<WallTime, (u64, bool)>, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
         let ledger = Ledger::new(self.quorum, GROUP).map_err(|error| fail(&error))?;

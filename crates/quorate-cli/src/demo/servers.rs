@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-/// The line in a server's log after which the server listens.
+/// The line that a server writes to its log once it listens.
 const READY: &str = "Ready to accept connections";
-/// The longest wait for that line.
+/// The longest wait for the line [`READY`].
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

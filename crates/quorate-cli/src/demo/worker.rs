@@ -113,7 +113,8 @@ async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &C
 
 /// Campaigns, and runs the job while it leads.
 async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
-    // When this half of the worker ends, for any reason, the guard also stops the other half.
+    // A worker has two parts: `lead` and `handle`. When this part ends, for any reason, the guard stops
+    // `handle`.
     let _stop = stop.clone().drop_guard();
     let election =
         Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE).end_on_error();
@@ -127,7 +128,7 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
         }
     });
     let ended = campaign.until(stop.cancelled()).await.map_err(|error| Failure::new(FAILURE, error));
-    // These are the last clones of the election: without them the events end.
+    // These are the last clones of the election. Once they are dropped, the stream of events ends.
     drop((election, scheduler));
     let noted = events.await.unwrap_or(Ok(())).map_err(|error| Failure::new(FAILURE, error));
     ended.and(noted)
@@ -156,7 +157,7 @@ async fn note(mut events: mpsc::UnboundedReceiver<ElectionEvent>, journal: Journ
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
             ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
             ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
-            // The handler itself writes this event, before anything else.
+            // The handler of the term writes `Elected` itself, before it does anything else.
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use quorate::{
 use quorate_redis::{COMMANDS, PUSHES, RedisNode};
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-/// The oldest version of Redis that the tests of Quorate run against.
+/// The oldest version of Redis with which Quorate is tested.
 const TRIED: (u64, u64) = (7, 0);
 /// The oldest version that supports everything that the scripts use.
 const LEAST: (u64, u64) = (6, 2);

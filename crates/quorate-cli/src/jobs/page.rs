@@ -1,5 +1,5 @@
-//! Jobs as the commands show them. The field names are also the names in the JSON output, so do not
-//! change them.
+//! Jobs as the commands show them. The field names are also the names in the JSON output, so a new name
+//! breaks programs that read it.
 
 use crate::time::rfc3339;
 use quorate::{

@@ -94,7 +94,8 @@ pub(crate) fn finish() {
     }
 }
 
-/// The line stays one line, and contains no character that controls a terminal, whatever the value is.
+/// Writes one field of a log line. Whatever the value is, the line stays one line, and contains no character
+/// that controls a terminal.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let text = show::line(&format!("{value:?}"), FIELD_MAX);
     match field.name() {

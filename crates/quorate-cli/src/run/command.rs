@@ -64,8 +64,9 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
-/// A command whose processes may still run. When a daemon resigns, it drops this value. The drop keeps the
-/// lease of the term, or the claim of the run, from being released early.
+/// A command whose processes may still run. If this value is dropped, the lease of the term, or the claim of the
+/// run, is not released at its end. Other workers must then wait until it expires. [`Unconfirmed::confirm`]
+/// prevents that. It is called once the end of all processes was observed.
 struct Unconfirmed<'a>(&'a RunContext);
 
 impl Unconfirmed<'_> {
@@ -98,7 +99,7 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
         .env("QUORATE_CAUSE", tick.cause().to_string())
         .env("QUORATE_ATTEMPT", tick.attempt().to_string())
         .env("QUORATE_FENCING_TOKEN", token.to_string());
-    // A claim holds a tick with any-worker placement, so there is no term.
+    // A run with any-worker placement is protected by a claim and has no term.
     spec = match tick.term() {
         Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),
         None => spec.env_remove("QUORATE_RESOURCE"),

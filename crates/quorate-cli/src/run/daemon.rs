@@ -224,8 +224,8 @@ impl Daemon {
     }
 }
 
-/// Returns the warning for a loop that did not run for `silence`. Returns `None` if that is at most
-/// `allowed`. In such a case the lease may be lost, although the nodes are not the cause.
+/// Returns a warning if the main loop did not run for longer than `allowed`; `silence` is the time for which
+/// it did not run. The lease may then be lost although all nodes answer.
 fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     (silence > allowed).then(|| {
         format!(
@@ -235,9 +235,9 @@ fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     })
 }
 
-/// Returns the longest time without a beat for which the lease is still extended. It is the time between two
-/// extensions, so a longer silence prevents an extension. The lease then ends one TTL after the last
-/// extension.
+/// Returns the longest pause of the main loop during which the lease is still extended. The loop beats at
+/// each iteration, and a lease is not extended while the last beat is older than this. The time equals that
+/// between two extensions. If the pause goes on, the lease ends one TTL after its last extension.
 fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
 }

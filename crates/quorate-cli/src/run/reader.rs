@@ -9,8 +9,8 @@ use quorate::env::{BootTime, Env};
 use std::{fmt, io, path::PathBuf, time::Duration};
 use tokio::sync::oneshot;
 
-/// The time after which an access is reported as late. The error of a pipe without data comes earlier, and
-/// says more.
+/// The time after which an access is reported as late. A read of a pipe without data fails earlier, with an
+/// error that says more.
 const LATE_AFTER: Duration = files::DEADLINE.saturating_add(Duration::from_secs(1));
 
 /// The reason why the file is read again.

@@ -130,7 +130,8 @@ impl ProcessTree {
         let _ = waitid(WaitId::Pid(self.command), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
 
-    /// Returns the running processes: the command, its group and, if `with_escaped`, the processes that have left the group.
+    /// Returns the running processes: the command, its group and, if `with_escaped`, the processes that have
+    /// left the group. If this process is not a subreaper, it can find only the command itself.
     fn running(&self, with_escaped: bool) -> Vec<Process> {
         if !self.is_subreaper {
             return Process::read(self.command).into_iter().filter(Process::runs).collect();

@@ -38,7 +38,7 @@ pub(super) struct Guard {
     /// Set once a signal asked the command to end, so no process that the command has started is allowed to
     /// outlive it.
     end_requested: bool,
-    /// The time at which the group was first sent SIGKILL.
+    /// The time of the first SIGKILL to the group.
     killed: Option<BootTime>,
     exited: Option<(Status, BootTime)>,
 }
@@ -79,7 +79,7 @@ impl Guard {
         self.exited.is_some()
     }
 
-    /// Returns whether the command must end because of the lease, and not by itself.
+    /// Returns whether the supervisor process has a reason to end the command, such as the end of the lease.
     pub(super) fn lost(&self) -> bool {
         self.ended_by.is_some()
     }

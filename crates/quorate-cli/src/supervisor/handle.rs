@@ -25,8 +25,8 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longest wait for the end of a group that this process killed.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
-/// If this process runs for this long without a SIGCONT, after the attempt to stop together with the command,
-/// it was not stopped.
+/// The time after which this process assumes that it was not stopped. (When the command stops, this process
+/// stops itself, too.) This process then continues the command. A SIGCONT ends the wait early.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
 /// A command that runs under a supervisor process. See the [module](super) for its guarantees and their limits.
@@ -48,7 +48,7 @@ pub struct Supervisor {
     /// The time at which the end of the command itself was observed.
     ended_at: Option<BootTime>,
     continued: Option<Signals>,
-    /// The time at which the command is continued, unless this process was stopped with it.
+    /// The time at which this process continues a stopped command, if this process itself was not stopped.
     resume_at: Option<BootTime>,
     /// Set once this process has killed the group itself.
     killed: Option<Killed>,
@@ -133,7 +133,7 @@ impl Supervisor {
         };
         drop(unstarted);
         if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
-            // Stops the supervisor process, which may already have started the command.
+            // Kills the processes that the supervisor process may already have started, and then that process.
             CommandView::new(supervisor, supervisor).kill(Some(supervisor));
             let _ = child.start_kill();
         }
@@ -198,7 +198,7 @@ impl Supervisor {
             return killed.look_at;
         }
         // The supervisor process may not know a deadline that it has not acknowledged. It then acts by the
-        // deadline before.
+        // previous deadline.
         let kill = self.deadline.kill.min(self.accepted);
         let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
@@ -227,12 +227,13 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the killed processes have ended. Adds those that still run at `late` to the exit.
+    /// Waits until the killed processes have ended, until `late` at most. The exit names those that still run.
     async fn wait_until_gone(&mut self, late: BootTime) {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
-                // The supervisor process may have named other processes, which this process cannot see.
+                // The exit keeps the survivors that the supervisor process may have named: this process cannot
+                // see all of them.
                 return;
             }
             if self.env.now() >= late {
@@ -277,8 +278,9 @@ impl Supervisor {
         match report {
             Report::Ended(exit) => {
                 self.exit = Some(match self.killed {
-                    // The supervisor process may observe the kill before it reads the order of this process.
-                    // So the reason is that of this process.
+                    // This process killed the command. If the supervisor process had not yet read the order
+                    // to end the command, its report has no reason. The exit then gets the reason of this
+                    // process.
                     Some(killed) if exit.status == Status::Signal(9) => {
                         Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
                     }
@@ -318,7 +320,7 @@ impl Supervisor {
             self.exit = Some(self.own_exit(killed.why));
             let _ = self.child.start_kill();
         } else {
-            // The first kill missed a process that was just changing its parent.
+            // The first kill may have missed a process that was just changing its parent.
             self.kill(killed.why);
         }
     }
@@ -353,7 +355,8 @@ impl Supervisor {
             if let Some(report) = wire::take(&mut self.inbox) {
                 return report.ok();
             }
-            // Reads without asking the runtime whether the socket is readable: its record may be out of date.
+            // Reads without asking the runtime whether the socket is readable. The runtime's record may be out
+            // of date.
             let mut bytes = [0; 4096];
             match rustix::net::recv(self.socket.as_ref()?, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),
@@ -365,9 +368,9 @@ impl Supervisor {
 
     fn post(&mut self, order: Order) {
         let line = wire::line(&order);
-        // This process cannot send orders to a supervisor process that no longer reads, or that would receive
-        // half a line. Such a supervisor process ends the command at the deadline that it knows, or at the
-        // end of the stream.
+        // If the supervisor process no longer reads, or the socket took only a part of the line, this process
+        // can send no more orders, and closes its side of the stream. The supervisor process ends the command
+        // at the end of the stream, or at the last deadline that it knows.
         if self
             .socket
             .as_ref()
@@ -377,8 +380,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the slack of the supervisor process. The lease ends later than the time to kill. The slack is
-    /// at most half of the time between these two.
+    /// Returns the time that the supervisor process has after [`Deadline::kill`] before this process kills
+    /// the command itself. With the deadlines of `crate::guard` that time ends before the lease does.
     fn slack(&self) -> Duration {
         (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }

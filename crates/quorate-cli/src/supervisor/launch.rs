@@ -21,8 +21,8 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// A supervisor process that has not yet reported that the command runs. Dropping this value sends a deadline
-/// that has passed.
+/// A supervisor process that has not yet reported that the command runs. Dropping this value sends it a deadline
+/// that has passed, so that it ends the command.
 pub(super) struct Unstarted(pub(super) Option<UnixStream>);
 
 impl Drop for Unstarted {

@@ -16,14 +16,14 @@
 //!   or was asked to end by HUP, INT, QUIT or TERM. If the command ends by itself, processes that have left
 //!   its group are not touched.
 //! * If both this process and the supervisor process are killed with SIGKILL, nothing guards the command. If
-//!   both are stopped with SIGSTOP, the command runs until one of them continues, which then reports a lost
-//!   lease. If only the supervisor process is killed, processes that had left the group may still run, unless
-//!   the command had its own cgroup. If only the supervisor process is stopped, this does not happen: this
-//!   process kills everything that the command had started, and then the supervisor process, if it has not
-//!   acknowledged the last deadlines.
-//! * Without `/proc`, members of the group cannot be identified: after the group's leader has been reaped,
-//!   the id of the group is signalled if a process of the group exists at that moment. Without pidfds (Linux
-//!   before 5.3), the start time of a process identifies it.
+//!   both are stopped with SIGSTOP, the command runs until one of them continues. Then the lease is reported
+//!   as lost. If only the supervisor process is killed, processes that had left the group may still run,
+//!   unless the command had its own cgroup. If only the supervisor process is stopped, this does not happen:
+//!   this process kills everything that the command had started, and then the supervisor process, if it has
+//!   not acknowledged the last deadlines.
+//! * Without `/proc`, the members of the group cannot be identified. This process then signals the id of the
+//!   group even if the group's leader has been reaped. By then another group may have that id. Without pidfds
+//!   (Linux before 5.3), the start time of a process identifies it.
 //! * Job control is best effort: see below.
 //!
 //! # Mechanism

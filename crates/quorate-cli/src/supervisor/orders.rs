@@ -48,7 +48,7 @@ impl Orders {
             while let Some(order) = wire::take(&mut self.inbox) {
                 match order {
                     Ok(order) => taken.push(Some(order)),
-                    // The order is invalid, whatever its intention. The deadlines remain as they were.
+                    // An invalid order ends the connection. The last deadlines stay in force.
                     Err(_) => self.closed = true,
                 }
             }

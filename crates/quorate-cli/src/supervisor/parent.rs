@@ -1,5 +1,5 @@
-//! The command as seen by the parent of the supervisor process. It is necessary if the supervisor process
-//! fails.
+//! The command as seen by the parent of the supervisor process. The parent uses this view if the supervisor
+//! process fails.
 
 use super::processes::{Pinned, Process, descendants, members, pin};
 use super::{Survivor, cgroup, processes};

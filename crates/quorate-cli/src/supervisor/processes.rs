@@ -60,8 +60,8 @@ impl Process {
         !self.ended
     }
 
-    /// Returns whether the process has not ended, by reading its state again. Check [`Process::is_unreaped`]
-    /// as well.
+    /// Returns whether the process has not ended, by reading its state again. Also check
+    /// [`Process::is_unreaped`]: another process may have the process id by now.
     pub(super) fn still_runs(&self) -> bool {
         Self::find(self.pid).is_some_and(|now| now.runs())
     }

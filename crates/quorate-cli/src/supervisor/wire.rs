@@ -87,7 +87,8 @@ pub(super) fn deadline(step_down: u64, kill: u64) -> Deadline {
 
 /// Returns `message` as a line.
 pub(super) fn line<T: Serialize>(message: &T) -> Vec<u8> {
-    // JSON can represent every value of these types. A message that could not be serialized would not be sent.
+    // JSON can represent every value of these types. Otherwise this would be an empty line, which the receiver
+    // takes as an invalid message.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line

@@ -44,9 +44,9 @@ pub struct JobConfig {
     pub cwd: Option<PathBuf>,
     /// Additional environment variables of the command.
     pub env: BTreeMap<String, String>,
-    /// The rule for ticks that could not run in time.
+    /// The rule for ticks that no worker could run in time.
     pub misfire: Misfire,
-    /// The rule for ticks that may have run.
+    /// The rule for ticks whose run may have been interrupted: run them again, or not.
     pub delivery: Delivery,
     /// The longest time of an attempt.
     pub timeout: Option<Duration>,
@@ -87,7 +87,7 @@ impl fmt::Debug for JobConfig {
     }
 }
 
-/// Checks each job of the file on its own, and then all jobs together.
+/// Checks each job of the file separately, and then all jobs together.
 pub(super) fn check(
     source: &SourceText<'_>,
     jobs: &[Spanned<JobText>],
