@@ -27,7 +27,7 @@
 //!     println!("due at {}, under token {:?}", tick.at(), tick.fencing_token());
 //!     Ok::<(), Infallible>(())
 //! });
-//! let scheduler = Scheduler::new(&quorum, "billing").job(nightly);
+//! let scheduler = Scheduler::new(&quorum, "reports").job(nightly); // another group: it has an election, too
 //! scheduler.run().until(std::future::ready(())).await?; // a service passes its shutdown signal
 //!
 //! // Every copy receives every message; one handles it.

@@ -257,12 +257,12 @@ impl Election {
         self.candidate_delay
     }
 
-    /// Returns whether this candidate may campaign now.
-    /// Returns whether the candidate campaigns only under a condition.
+    /// Returns whether this candidate campaigns only under a condition.
     pub(super) fn has_condition(&self) -> bool {
         self.eligible.is_some() || self.options.health().is_some()
     }
 
+    /// Returns whether this candidate may campaign now.
     pub(super) fn is_eligible(&self) -> bool {
         self.eligible.iter().chain(self.options.health()).all(Health::may_begin)
     }
