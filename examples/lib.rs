@@ -33,3 +33,8 @@ fn in_memory() -> QuorumBuilder {
     let nodes = NODES.get_or_init(|| (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect());
     Quorum::builder().nodes(nodes.iter().cloned())
 }
+
+/// Compiles the example of the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -129,6 +129,8 @@ async fn slots_try_acquire(stage: &Stage) -> bool {
 async fn transfer_to(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
     let lost = lease.lost_token().clone();
+    // The successor asks a majority first. On a node that it spares, the reservation remains for one second.
+    stage.cleared_within.set(Duration::from_secs(1) + SOON);
     // The lease passes to the next worker that acquires it.
     let successor = if stage.conditions == NetworkConditions::Rival { "rival" } else { "other" };
     let finished = stage.cut(lease.transfer_to(successor)).await.is_some();

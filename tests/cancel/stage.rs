@@ -77,6 +77,8 @@ pub(crate) struct Stage {
     cut_at: Cell<Option<BootTime>>,
     /// The longest time that the other worker may wait for the resource after the cut. A case may change it.
     pub(crate) patience: Cell<Duration>,
+    /// The longest time for which a reachable server may store a key after that. A case may change it.
+    pub(crate) cleared_within: Cell<Duration>,
     /// Set if the case has closed the first worker.
     pub(crate) closed: Cell<bool>,
 }
@@ -114,6 +116,7 @@ impl Stage {
             cut,
             cut_at: Cell::new(None),
             patience: Cell::new(SOON),
+            cleared_within: Cell::new(SOON),
             closed: Cell::new(false),
         };
         stage.warm_up().await;
@@ -218,7 +221,8 @@ impl Stage {
             self.soon("lease for the same worker", SOON, take(&self.me, self.matter)).await;
         }
         let up = || self.servers.iter().filter(|server| server.is_up());
-        self.until("release everywhere", SOON, || up().all(|server| server.leases().is_empty())).await;
+        let within = self.cleared_within.get();
+        self.until("release everywhere", within, || up().all(|server| server.leases().is_empty())).await;
         // A request that was sent before the cut has arrived by now. Its grant lasts for at most the TTL.
         let over = self.cut_at.get().expect("the case makes its cut") + TTL + Duration::from_millis(5);
         self.env.sleep_until(over).await;

@@ -158,7 +158,7 @@ fn all_is_reached(total: &Summary) {
         ("tick ended", 2_500),
         ("tick torn", 120),
         ("tick stopped", 20),
-        ("tick timed out", 150),
+        ("tick timed out", 70),
         ("tick interrupted in its term", 5),
         ("tick overtaken", 40),
         ("tick left: unknown", 300),
@@ -167,8 +167,6 @@ fn all_is_reached(total: &Summary) {
         // Every tick of a seed is accounted for. For most of them no exception applies.
         ("ticks reckoned", 20),
         ("at-most-once tick reckoned", 600),
-        // A leader's clock stood still, and a majority extended its lease afterwards.
-        ("work judged again", 1),
         ("write conflict", 50),
         ("claim granted", 1_200),
         ("claim in progress", 1_200),
@@ -216,6 +214,8 @@ fn all_is_reached(total: &Summary) {
         ("history entry judged", 800),
     ];
     reached(total, &hundredths);
+    // A leader's clock stood still, and a majority extended its lease afterwards: less than once in a hundred seeds.
+    assert!(total.count("work judged again") > 0);
 }
 
 /// Checks nothing beyond the invariants.
