@@ -108,7 +108,7 @@ mod tick {
         breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
         let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
         breaks("Seal (no faults)", FOUND, faultless);
-        // Without compare-and-set, the seal alone keeps the verdict true.
+        // Without compare-and-set, the seal alone still ensures both rules about starts.
         let wild = Ledger { without: &[Rule::CompareAndSet], returns: 1, ..Ledger::leaders() };
         holds("ledger without CompareAndSet", wild);
         holds(

@@ -14,7 +14,7 @@ pub enum Hostility {
     WrongTypes,
     /// The server sends a string of 2 MiB in place of a short one.
     HugeString,
-    /// The length of an answer is 2^60.
+    /// The server announces an answer of length 2^60, and does not send it.
     HugeLength,
     /// The server's time is negative.
     NegativeTime,

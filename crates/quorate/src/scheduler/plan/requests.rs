@@ -30,6 +30,9 @@ const ANSWERS_MAX: usize = 10_000;
 pub(in crate::scheduler) struct Requests {
     open: BTreeMap<RequestId, OpenRequest>,
     answers: BTreeMap<RequestId, JobResponse>,
+    /// The rows that this leader took over, and that perhaps only a minority stores. Such a request is answered once a
+    /// majority stores its row: otherwise the next leader may not find a request that was answered.
+    unconfirmed: BTreeMap<RequestId, Arc<str>>,
     /// The number of requests whose rows are being written.
     storing: usize,
 }
@@ -73,6 +76,9 @@ impl Requests {
         for (row, closed) in found {
             let id = row.id();
             self.answers.insert(id, row.answer().clone());
+            if !closed {
+                self.unconfirmed.insert(id, row.to_value());
+            }
             let place = jobs.table().place(row.job()).filter(|_| !closed);
             // A job that this worker does not have may be a job of a newer version. The next leader may have
             // it.
@@ -95,7 +101,12 @@ impl Requests {
     ) -> Asked {
         let id = request.id;
         if let Some(answer) = self.answers.get(&id) {
-            return Asked::Answer(answer.clone());
+            let answer = answer.clone();
+            let Some(taken_over) = self.unconfirmed.get(&id) else { return Asked::Answer(answer) };
+            let now = self.open.get(&id).map(|open| open.row().to_value());
+            let value = now.unwrap_or_else(|| Arc::clone(taken_over));
+            self.storing += 1;
+            return Asked::Store(Box::new(Granted { id, answer, key: id.key(), value, open: None }));
         }
         let granted = place_of(&request, jobs, now).and_then(|place| match &request.what {
             JobAction::Pause { .. } => pause(&request, place, jobs, now, out),
@@ -128,6 +139,7 @@ impl Requests {
         // A request that arrived a second time before its row was stored is opened only once.
         let first = !self.answers.contains_key(&id);
         self.remember(id, &answer);
+        self.unconfirmed.remove(&id);
         if let Some(open) = open.filter(|_| first) {
             self.open.insert(id, open);
             self.enqueue_next(id, jobs, now, out);
@@ -304,6 +316,7 @@ impl Requests {
 
     fn close(&mut self, id: RequestId, now: WallTime, out: &mut Vec<Effect>) {
         if let Some(request) = self.open.remove(&id) {
+            self.unconfirmed.remove(&id);
             let (key, value) = (id.key(), request.row().to_value());
             out.push(Effect::CloseRow { key, value, at: now, last: true });
         }

@@ -1,11 +1,17 @@
 use super::*;
 use crate::{
-    node::FencingToken,
+    node::{FencingToken, Record},
     scheduler::{
         Job, Overlap, Placement, every,
         plan::{effect::RunCompletion, led_jobs::AfterRun, reporter::Reporter},
         run::on_leader::RunEnd,
-        store::snapshot::tests::{SECOND, at, sealed},
+        store::{
+            FOR_EVER,
+            snapshot::{
+                LedgerSnapshot,
+                tests::{SECOND, at, node, sealed},
+            },
+        },
     },
 };
 
@@ -13,8 +19,13 @@ const NOW: u64 = 10;
 
 /// Returns a leader's only job `j`, which is not due, and the leader's requests.
 fn led() -> (LedJobs, Requests) {
+    led_from(sealed(&[], &[]))
+}
+
+/// Returns the same for a leader that found this ledger.
+fn led_from(ledger: LedgerSnapshot) -> (LedJobs, Requests) {
     let reporter = Reporter::new("me".into(), FencingToken::new(9), at(1));
-    let mut jobs = LedJobs::new(sealed(&[], &[]), reporter, None, SECOND, 1);
+    let mut jobs = LedJobs::new(ledger, reporter, None, SECOND, 1);
     let job = Job::new("j", every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     jobs.take_over(Arc::new(job), at(NOW), &mut Vec::new());
     jobs.registered(0);
@@ -74,6 +85,28 @@ fn a_request_is_answered_and_run_once_its_row_is_stored_however_often_it_comes()
     run_key(&out);
     let again = requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out);
     assert!(matches!(again, Asked::Answer(answer) if answer == answers[0]));
+}
+
+/// The row that a leader finds on one node of three may be gone for the next leader.
+#[test]
+fn a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_its_row() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let (key, value) = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out)).to_store();
+    let row = Record { at: FOR_EVER.as_micros(), term: FencingToken::new(8), last: false, value };
+    let nodes = vec![node(at(0), vec![(key, row)]), node(at(0), vec![]), node(at(0), vec![])];
+    let (mut jobs, mut requests) = led_from(LedgerSnapshot::new(nodes, 2, SECOND));
+    requests.resume(&mut jobs, at(NOW), &mut out);
+    assert!(jobs.start_next(at(NOW), &mut out), "its run starts");
+    let failed = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out));
+    drop(failed);
+    requests.not_stored();
+    let granted = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out));
+    let answer = requests.stored(granted, &mut jobs, at(NOW), &mut out);
+    assert!(matches!(answer, JobResponse::Accepted { count: 1, .. }));
+    let again = requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out);
+    assert!(matches!(again, Asked::Answer(same) if same == answer));
+    assert!(!jobs.start_next(at(NOW), &mut out), "it has one run");
 }
 
 #[test]
