@@ -134,10 +134,9 @@ impl<W: Clone> WakeQueue<W> {
 
     /// Returns the number of nodes that must report the release of a lease on a bare majority: all but one of them, and
     /// so many that a majority of the nodes is free.
-    const fn enough_of_a_bare_majority(&self) -> usize {
-        let held_on = self.nodes / 2 + 1;
-        let free_after = 2 * held_on - self.nodes;
-        if held_on - 1 > free_after { held_on - 1 } else { free_after }
+    fn enough_of_a_bare_majority(&self) -> usize {
+        let held_on = majority(self.nodes);
+        (held_on - 1).max(2 * held_on - self.nodes)
     }
 
     /// Takes the wake of the waiter `id`, if it was woken. Also called when the waiter begins an attempt,

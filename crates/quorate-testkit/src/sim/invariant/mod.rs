@@ -10,6 +10,7 @@ mod finality;
 mod histories;
 mod leftovers;
 mod liveness;
+mod memories;
 mod open_records;
 mod order;
 mod pool_log;

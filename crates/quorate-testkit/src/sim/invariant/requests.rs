@@ -3,6 +3,7 @@
 
 use super::{
     Event, Invariant, MAJORITY,
+    memories::Memories,
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
 };
 use crate::sim::{
@@ -49,8 +50,7 @@ pub(super) struct Requests {
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// For each job whose accepted pause is in force, that pause.
     in_force: BTreeMap<Arc<str>, Pause>,
-    /// The last time at which each server forgot, or began its memory with a new marker.
-    forgot: BTreeMap<String, WallTime>,
+    memories: Memories,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
     forgotten: u64,
@@ -89,10 +89,10 @@ impl Invariant for Requests {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
+        self.memories.see(true_wall(now), event);
         match event {
             Event::Promised(promises) => self.promises = *promises,
             Event::Forgot { node } => {
-                self.forgot.insert((*node).to_owned(), true_wall(now));
                 self.forget(node);
             }
             Event::Ran {
@@ -100,11 +100,6 @@ impl Invariant for Requests {
                 request: Request::Write { ledger, key, record, .. },
                 reply: Reply::Written,
             } if **ledger == *POOL => self.written(node, key, record),
-            // The memory of a server begins with its marker. A worker may write that marker long after the
-            // server forgot.
-            Event::Ran { node, request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
-                self.forgot.insert((*node).to_owned(), true_wall(now));
-            }
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
                 // From now on a tick of the job may start again.
@@ -231,7 +226,7 @@ impl Requests {
 
     /// Returns the number of servers that may have forgotten since the request was sent.
     fn forgot_since(&self, sent: &Sent) -> usize {
-        self.forgot.values().filter(|forgot| sent.latest() <= **forgot + OFFSET * 2).count()
+        self.memories.forgot().filter(|forgot| sent.latest() <= *forgot + OFFSET * 2).count()
     }
 
     /// Checks that each run of every accepted request has started, or has a history entry.

@@ -3,6 +3,7 @@
 
 use super::{
     Event, Invariant,
+    memories::Memories,
     open_records::OpenRecords,
     pool_log::{OFFSET, PoolLog, Run, RunOf},
 };
@@ -55,8 +56,7 @@ pub(super) struct Runs {
     /// For each job, the time from which its ticks count: the latest `since` of all rows ([`JobRow`]) of the
     /// job that any server has accepted.
     since: BTreeMap<Arc<str>, WallTime>,
-    /// The last time at which any server forgot, or began its memory with a new marker.
-    forgot: Option<WallTime>,
+    memories: Memories,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     reckoned: u64,
     open_records: OpenRecords,
@@ -82,13 +82,9 @@ impl Invariant for Runs {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
         self.open_records.see(event);
+        self.memories.see(true_wall(now), event);
         match event {
             Event::Promised(promises) => self.promises = *promises,
-            // The memory of a server begins with its marker. A worker may write that marker long after the
-            // server forgot.
-            Event::Forgot { .. } | Event::Ran { request: Request::Mark { .. }, reply: Reply::Marked, .. } => {
-                self.forgot = Some(true_wall(now));
-            }
             Event::RunStarted(start) => return self.started(start),
             Event::Ran {
                 request: Request::Write { ledger, key, record, .. }, reply: Reply::Written, ..
@@ -161,7 +157,7 @@ impl Runs {
     /// Returns `true` if the history must have an entry for a tick of this job that was due at `at` and never
     /// started.
     fn is_to_be_entered(&self, spec: &PoolSpec, at: WallTime) -> bool {
-        let remembered = self.forgot.is_none_or(|forgot| forgot + OFFSET < at);
+        let remembered = self.memories.forgot().all(|forgot| forgot + OFFSET < at);
         self.promises.every_end_is_entered || !spec.is_any_worker() && remembered
     }
 

@@ -2,7 +2,7 @@
 
 mod reports;
 
-use super::{Event, Invariant, MAJORITY};
+use super::{Event, Invariant, MAJORITY, memories::Memories};
 use crate::sim::{
     RunOutcome, TickStart,
     scenario::true_wall,
@@ -68,9 +68,7 @@ pub(super) struct Ticks {
     ticks: BTreeMap<RunKey, Tick>,
     runs: BTreeMap<u64, (RunKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
-    /// The time at which the memory of each server began, according to its marker. A worker may have set that
-    /// marker much later than the server forgot.
-    memories: BTreeMap<String, WallTime>,
+    memories: Memories,
     /// For each term, the data that each server had when it accepted the term's seal.
     taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
     /// For each term, the answers to the seal that its leader received and uses.
@@ -134,7 +132,7 @@ impl Default for Ticks {
             ticks: BTreeMap::new(),
             runs: BTreeMap::new(),
             registrations: BTreeMap::new(),
-            memories: BTreeMap::new(),
+            memories: Memories::default(),
             taken: BTreeMap::new(),
             sealed: BTreeMap::new(),
             known: 0,
@@ -158,6 +156,7 @@ impl Invariant for Ticks {
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
+        self.memories.see(true_wall(now), event);
         match event {
             Event::Forgot { node } => {
                 self.forget(node);
@@ -168,10 +167,6 @@ impl Invariant for Ticks {
                 request: Request::Write { ledger, key, record, .. },
                 reply: Reply::Written,
             } if **ledger == *GROUP => self.written(node, key, record),
-            Event::Ran { node, request: Request::Mark { marker, .. }, reply: Reply::Marked } => {
-                self.marked(node, marker);
-                Ok(())
-            }
             Event::Ran {
                 node,
                 request: Request::Seal { ledger, term, after: None },
@@ -209,11 +204,6 @@ impl Ticks {
         }
     }
 
-    fn marked(&mut self, node: &str, marker: &str) {
-        let Some(since) = memory_since(marker) else { return };
-        self.memories.insert(node.to_owned(), since);
-    }
-
     /// Returns the present data of a server.
     fn taken(&self, node: &str) -> SealedData {
         let registered = self.registrations.iter().filter_map(|(job, registration)| {
@@ -223,7 +213,7 @@ impl Ticks {
         let records =
             self.ticks.iter().filter_map(|(key, tick)| Some((key.clone(), *tick.records.get(node)?)));
         SealedData {
-            memory: self.memories.get(node).copied().unwrap_or_default(),
+            memory: self.memories.began(node).unwrap_or_default(),
             registered: registered.collect(),
             records: records.collect(),
         }
@@ -361,12 +351,6 @@ impl Ticks {
             }
         }
     }
-}
-
-/// Returns the time at which a server's memory began, according to its marker.
-fn memory_since(marker: &str) -> Option<WallTime> {
-    let since = marker.lines().find_map(|line| line.strip_prefix("since_us="))?;
-    since.parse().ok().map(WallTime::from_micros)
 }
 
 impl Registration {

@@ -36,8 +36,8 @@ impl Ticks {
             memories.filter(|since| *since + OFFSET <= at).count()
         };
         // A server without an entry in `memories` has remembered since the simulation began.
-        let marked = remember(&mut self.memories.values().copied());
-        let of_all = crate::sim::NODES - self.memories.len() + marked;
+        let marked = remember(&mut self.memories.all_began());
+        let of_all = crate::sim::NODES - self.memories.all_began().count() + marked;
         let wrong_because = if reason.starts_with("too few nodes remember") {
             self.unanswered += u64::from(of_all >= MAJORITY);
             let answers = self.sealed.get(&term).map(Vec::as_slice).unwrap_or_default();
