@@ -270,6 +270,9 @@ mod opened {
         for from in [From::Started, From::Split, From::SplitWritten, From::Deposed] {
             holds_so_far(&format!("opened runs, {from:?}, a node forgets"), two.from(from), 100_000);
         }
+        let both = OpenedRuns::of(1, 2).forgetful(2).from(From::Started);
+        holds_so_far("opened runs, two nodes forget", both, 100_000);
+        holds_so_far("opened runs, two generations, two nodes forget", both.twice(), 100_000);
         let two = OpenedRuns::of(2, 2).forgetful(1).twice();
         for from in [From::Voided, From::Reopened, From::Second] {
             let name = format!("opened runs, {from:?}, two generations, a node forgets");

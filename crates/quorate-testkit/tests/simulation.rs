@@ -277,7 +277,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. So a seed of this list may no longer
 /// reproduce its bug. If a unit test covers the bug itself, its name is given.
-const FOUND: [(&str, u64, &str); 10] = [
+const FOUND: [(&str, u64, &str); 15] = [
     (
         "default",
         5_682,
@@ -321,6 +321,36 @@ const FOUND: [(&str, u64, &str); 10] = [
          forgot it, and it started again; trust/quorum_clock.rs: a_majority_of_the_true_clocks_has_reached_it",
     ),
     ("default", 6_315, "the same"),
+    (
+        "contact-all",
+        40_574,
+        "runs: a leader opened two runs of a job whose runs must not overlap, one of them stored by a minority; \
+         scheduler/plan/job_plan_tests.rs: \
+         of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first",
+    ),
+    (
+        "no-slack",
+        40_363,
+        "runs: the next leader entered a cancelled run as a misfire; scheduler/leader/tests/opened.rs: \
+         the_next_leader_enters_the_reason_for_which_a_run_was_ended_unstarted",
+    ),
+    (
+        "default",
+        127,
+        "requests: a request waited behind an open run whose record only nodes stored that do not count for workers",
+    ),
+    (
+        "crashes",
+        5,
+        "requests: a request waited for the horizon of an open run that too few nodes remembered; \
+         scheduler/leader/tests/opened.rs: a_run_that_too_few_nodes_remember_is_lost_before_its_horizon",
+    ),
+    (
+        "no-slack",
+        40_507,
+        "ticks: the invariant took the ends of two terms, each on a minority, for one end on a majority; \
+         sim/invariant/ticks/tests.rs: at_least_once_is_over_when_it_is_done_on_a_majority",
+    ),
 ];
 
 #[test]

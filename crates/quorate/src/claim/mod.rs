@@ -119,4 +119,4 @@ pub use slot::{CloseTally, SlotTally};
 #[doc(hidden)]
 pub use votes::{ClaimData, ClaimTally};
 
-pub(crate) use slot::{Claimed, SlotClaim, SlotId, Slots, VOID};
+pub(crate) use slot::{Claimed, SlotClaim, SlotId, Slots};

@@ -30,8 +30,6 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The result in the done record of a slot that its owner ended before the run started.
-pub(crate) const VOID: &str = "void";
 /// The pause before a node that failed to answer is asked again to count the attempt.
 const COUNT_AGAIN: Duration = Duration::from_millis(30);
 
@@ -218,6 +216,13 @@ impl Slots {
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
+    /// Returns whether a majority of the nodes may remember the time `at`. Otherwise no worker can take a slot of this
+    /// time any more: its count cannot reach a majority of nodes that count (R5).
+    pub(crate) fn is_remembered(&self, at: WallTime) -> bool {
+        let pool = self.quorum.pool();
+        (0..pool.len()).filter(|node| remembers(&self.quorum, *node, at)).count() >= pool.majority()
+    }
+
     /// Returns how long the nodes must keep the slot's count and done record: until the horizon has passed on
     /// each node's own clock. A longer time does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
@@ -248,11 +253,8 @@ impl SlotClaim {
     /// Returns whether a count of this claim can reach a majority. Only those nodes count that may have
     /// granted the claim, and whose memory began before the slot's `at`.
     fn can_take(&self) -> bool {
-        let (pool, at) = (self.quorum.pool(), self.slot.at.as_micros());
-        let memory =
-            |node| Memory { since: pool.since(node), max_clock_offset: pool.config().max_clock_offset };
-        let old = self.lease.granted_on().iter().filter(|(node, _)| memory(*node).covers(at));
-        old.count() >= pool.majority()
+        let old = |(node, _): &&(usize, bool)| remembers(&self.quorum, *node, self.slot.at);
+        self.lease.granted_on().iter().filter(old).count() >= self.quorum.pool().majority()
     }
 
     fn granted_by(&self, node: usize) -> bool {
@@ -382,6 +384,12 @@ impl SlotClaim {
         }
         tally.is_taken()
     }
+}
+
+/// Returns whether a node's memory began before `at`, as far as this worker knows.
+fn remembers(quorum: &Quorum, node: usize, at: WallTime) -> bool {
+    let max_clock_offset = quorum.config().max_clock_offset;
+    Memory { since: quorum.pool().since(node), max_clock_offset }.covers(at.as_micros())
 }
 
 impl Drop for SlotClaim {

@@ -200,6 +200,12 @@ impl OpenedRuns {
         self.generations == 1 || self.remembers()
     }
 
+    /// Returns `true` if a majority of the nodes may show a leader that no worker can take a slot any more: after the
+    /// slot's horizon, or because these nodes lost their memory since the generation was opened (R9c).
+    pub(super) fn looks_free(&self) -> bool {
+        self.horizon || self.forgets > 1
+    }
+
     pub(super) fn remembers(&self) -> bool {
         self.forgets + self.returns == 0
     }

@@ -102,7 +102,7 @@ impl OpenedRuns {
                 actions.push(Action::Goes(number, Choice::Follow));
                 if self.leaves_out(Rule::VoidByClaim) {
                     self.decides(state, actor, &[Choice::Close(End::Skipped)], actions);
-                } else if self.horizon {
+                } else if self.looks_free() {
                     self.decides(state, actor, closes, actions);
                 }
             }
@@ -133,7 +133,7 @@ impl OpenedRuns {
                 if matches!(slot().row, Row::Done | Row::Void) {
                     asks(Ask::Look);
                 }
-                if !answered && (self.horizon || self.leaves_out(Rule::VoidByClaim)) {
+                if !answered && (self.looks_free() || self.leaves_out(Rule::VoidByClaim)) {
                     asks(Ask::LookFree);
                 }
             }
@@ -240,7 +240,9 @@ impl OpenedRuns {
                         let free = slot.owner == 0;
                         let late = site.core.is_past_horizon(generation);
                         let look = self.leaves_out(Rule::VoidByClaim) && free && slot.row == Row::None;
-                        if !look && !(late && (free || self.leaves_out(Rule::HorizonFree))) {
+                        let Some(Stage::Open { at, .. }) = it.target.stage() else { return None };
+                        let young = !memory(site.since).covers(time_of(at));
+                        if !look && !((late || young) && (free || self.leaves_out(Rule::HorizonFree))) {
                             return None;
                         }
                         site.lines[actor] = FREE;

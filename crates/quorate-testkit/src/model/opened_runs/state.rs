@@ -128,7 +128,7 @@ pub(super) enum LeaderPhase {
     /// The leader writes `target`. Answers: [`OLD`] or [`YOUNG`].
     Writing,
     /// The leader has opened the run, and watches its slot. Answers: [`FREE`], if the slot's horizon has
-    /// passed and the claim is free.
+    /// passed or the node is younger than the generation, and the claim is free.
     Watching,
     /// The leader acquires the claim to end the run. Answers: [`FREE`] or [`COUNTED`].
     Claiming,

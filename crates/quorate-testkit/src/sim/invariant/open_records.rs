@@ -1,4 +1,8 @@
-use super::{Event, MAJORITY, pool_log::RunOf};
+use super::{
+    Event, MAJORITY,
+    memories::Memories,
+    pool_log::{OFFSET, RunOf},
+};
 use crate::sim::worker::POOL;
 use quorate::{
     env::WallTime,
@@ -26,6 +30,8 @@ pub(super) struct OpenRecords {
 struct OpenRecord {
     /// The last generation that was opened.
     generation: u32,
+    /// The time before which a server's memory must have begun, for the server to count for this generation.
+    at: WallTime,
     /// The servers that store the record.
     on: BTreeSet<String>,
     had_majority: bool,
@@ -66,9 +72,17 @@ impl OpenRecords {
         beside(one, other) || beside(other, one)
     }
 
+    /// Returns `true` if a run of the job is open, and too few servers remember its generation for a worker to take it.
+    /// Other runs of the job may wait until a later leader ends it.
+    pub(super) fn is_untakable(&self, job: &str, memories: &Memories) -> bool {
+        let of_job = self.runs.iter().filter(|(run, record)| &*run.job == job && record.had_majority);
+        let mut open = of_job.map(|(_, record)| record).filter(|record| !record.closed);
+        open.any(|record| memories.remembering(record.at, OFFSET) < MAJORITY)
+    }
+
     fn written(&mut self, run: RunOf, node: &str, record: &Record) {
-        let generation = match RunRecord::parse(&record.value) {
-            Ok(RunRecord::Open(open)) => open.generation,
+        let (generation, at) = match RunRecord::parse(&record.value) {
+            Ok(RunRecord::Open(open)) => (open.generation, open.at),
             Ok(RunRecord::Closed { .. }) => {
                 self.runs.entry(run).or_default().closed = true;
                 return;
@@ -82,7 +96,9 @@ impl OpenRecords {
             self.opened_beside.extend(pairs.collect::<Vec<_>>());
         }
         let known = self.runs.entry(run).or_default();
-        known.generation = known.generation.max(generation);
+        if known.generation < generation {
+            (known.generation, known.at) = (generation, at);
+        }
         known.on.insert(node.to_owned());
         known.had_majority |= known.on.len() >= MAJORITY;
     }
@@ -145,6 +161,37 @@ pub(super) mod tests {
         let record =
             RunRecord::closed("w0", RunOutcome::Lost, "").into_record(made::at(0), FencingToken::new(1));
         made::written(invariant, POOL, &key, &record.value, servers).unwrap();
+    }
+
+    #[test]
+    fn no_worker_can_take_an_open_run_that_too_few_servers_remember() {
+        let mut records = OpenRecords::default();
+        let mut memories = Memories::default();
+        let key = RunKey::new("j", made::at(0)).key();
+        let write = |records: &mut OpenRecords, value: &str| {
+            ["n0", "n1", "n2"].iter().for_each(|node| {
+                let record = Record {
+                    at: made::at(0).as_micros(),
+                    term: FencingToken::new(1),
+                    last: false,
+                    value: value.into(),
+                };
+                records.written(run_of(&key).unwrap(), node, &record);
+            });
+        };
+        write(&mut records, &open(1));
+        let mark = |memories: &mut Memories, node: &str| {
+            let marker = format!("since_us={}", made::at(5_000).as_micros()).into();
+            let request = Request::Mark { expect: None, marker };
+            memories.see(made::at(5_000), &Event::Ran { node, request: &request, reply: &Reply::Marked });
+        };
+        ["n3", "n4"].iter().for_each(|node| mark(&mut memories, node));
+        assert!(!records.is_untakable("j", &memories), "three servers remember it");
+        mark(&mut memories, "n0");
+        assert!(records.is_untakable("j", &memories) && !records.is_untakable("other", &memories));
+        let closed = RunRecord::closed("w0", RunOutcome::Lost, "");
+        write(&mut records, &closed.into_record(made::at(0), FencingToken::new(2)).value);
+        assert!(!records.is_untakable("j", &memories));
     }
 
     #[test]

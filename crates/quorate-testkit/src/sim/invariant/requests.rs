@@ -4,6 +4,7 @@
 use super::{
     Event, Invariant, MAJORITY,
     memories::Memories,
+    open_records::OpenRecords,
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
 };
 use crate::sim::{
@@ -51,9 +52,11 @@ pub(super) struct Requests {
     /// For each job whose accepted pause is in force, that pause.
     in_force: BTreeMap<Arc<str>, Pause>,
     memories: Memories,
+    open_records: OpenRecords,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
     forgotten: u64,
+    untakable: u64,
     pauses: u64,
 }
 
@@ -83,6 +86,7 @@ impl Invariant for Requests {
         vec![
             ("request judged", self.judged),
             ("request forgotten by servers", self.forgotten),
+            ("request behind a run that no worker can take", self.untakable),
             ("pause judged", self.pauses),
         ]
     }
@@ -90,6 +94,7 @@ impl Invariant for Requests {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
         self.memories.see(true_wall(now), event);
+        self.open_records.see(event);
         match event {
             Event::Promised(promises) => self.promises = *promises,
             Event::Forgot { node } => {
@@ -241,9 +246,8 @@ impl Requests {
             // the history may lack the run's entry.
             let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
-            // A worker can take an open run only with the votes of servers whose memory began before the run
-            // was opened. Without a majority of these, the run stays open until its slot ends.
-            let untakable = spec.is_any_worker() && self.forgot_since(sent) >= MAJORITY;
+            let untakable = self.open_records.is_untakable(job, &self.memories);
+            self.untakable += u64::from(untakable);
             let forgotten = forgotten || untakable;
             (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
             if cancelled || forgotten {

@@ -105,9 +105,9 @@ struct Tick {
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// The record that each server stores: its term, and whether it closes the tick.
     records: BTreeMap<String, (u64, bool)>,
-    /// The servers that received a closed record and have not forgotten since. The end of the tick is decided once they
-    /// are a majority.
-    done_on: BTreeSet<String>,
+    /// For each term, the servers that received the closed record of this term and have not forgotten since. The end of
+    /// the tick is decided once they are a majority: each leader writes the end under its own term before it acts on it.
+    done_on: BTreeMap<u64, BTreeSet<String>>,
     /// Set once any server received a closed record.
     closed: bool,
     /// Set once a leader has reported, for a true reason, that the tick will not be started.
@@ -195,7 +195,9 @@ impl Ticks {
     fn forget(&mut self, node: &str) {
         for tick in self.ticks.values_mut() {
             tick.records.remove(node);
-            tick.done_on.remove(node);
+            for on in tick.done_on.values_mut() {
+                on.remove(node);
+            }
         }
         for registration in self.registrations.values_mut() {
             for on in registration.stands.values_mut() {
@@ -258,7 +260,7 @@ impl Ticks {
         let written = RunRecord::parse(&record.value).map_err(|error| error.to_string())?;
         tick.records.insert(node.to_owned(), (record.term.get(), written.is_closed()));
         if written.is_closed() {
-            tick.done_on.insert(node.to_owned());
+            tick.done_on.entry(record.term.get()).or_default().insert(node.to_owned());
             tick.closed = true;
         } else {
             tick.started_on.entry(record.term.get()).or_default().insert(node.to_owned());
@@ -275,7 +277,7 @@ impl Ticks {
         tick.starts += 1;
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
         let answers = self.sealed.get(token).map(Vec::as_slice).unwrap_or_default();
-        let done_on = tick.done_on.len();
+        let done_on = tick.done_on.values().map(BTreeSet::len).max().unwrap_or_default();
         // The record of the highest term decides.
         let decides = answers.iter().filter_map(|answer| answer.records.get(&key)).max();
         let ended = decides.is_some_and(|(_, closed)| *closed);

@@ -10,12 +10,13 @@ use crate::scheduler::{
 };
 use crate::{
     env::WallTime,
+    node::FencingToken,
     scheduler::{
         DUE_MAX, Decision, DueTicks, Job, Misfire, Overlap, Placement, RunCause, RunKey, policy::Jitter,
         policy::due_with,
     },
 };
-use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, mem, sync::Arc, time::Duration};
 
 /// A run that was interrupted more often than this, in one term, is postponed.
 const INTERRUPTED_MAX: u32 = 3;
@@ -71,7 +72,7 @@ impl JobPlan {
         mut unfinished: Vec<PendingRun>,
         paused: bool,
     ) -> Self {
-        unfinished.sort_by_key(|run| !run.is_open());
+        unfinished.sort_by_key(open_first);
         let jitter = job.jitters();
         let mut plan = Self {
             job,
@@ -418,11 +419,13 @@ impl JobPlan {
 
     /// Returns the run that may start now. A run that an earlier leader has opened comes first. A worker may
     /// already execute such a run, so this leader must watch its slot from the beginning.
+    ///
+    /// If runs of the job must not overlap, the open runs start one after another, in the order of [`open_first`].
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
-        if let Some(open) = self.open_queue() {
-            return open.front();
-        }
         let beside = self.job.overlap == Overlap::Allow;
+        if let Some(open) = self.open_queue() {
+            return open.front().filter(|_| beside || !self.is_busy());
+        }
         let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
         let requested =
             || self.requested.front().filter(|_| self.may_start_requested() && (beside || !self.is_busy()));
@@ -490,6 +493,14 @@ impl JobPlan {
         let at = self.active.iter().position(|run| *run.key == *key)?;
         Some(self.active.remove(at))
     }
+}
+
+/// Orders the unfinished runs of a job: open runs first, and of these the run with the record of the highest term. A
+/// leader opens a run of a job without overlap only if it found no other open run of the job. So an open record of a lower
+/// term never had a majority, and no worker has taken that run.
+fn open_first(run: &PendingRun) -> (bool, Reverse<Option<FencingToken>>) {
+    let term = run.seen.as_ref().filter(|_| run.is_open()).map(|record| record.term);
+    (!run.is_open(), Reverse(term))
 }
 
 #[cfg(test)]

@@ -488,6 +488,11 @@ fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinishe
 
 /// A run that an earlier leader has opened: workers may have taken it.
 fn opened(tick: u64) -> PendingRun {
+    opened_by(1, tick)
+}
+
+/// A run that the leader of this term has opened.
+fn opened_by(term: u64, tick: u64) -> PendingRun {
     let open = OpenRun {
         generation: 1,
         at: at(tick),
@@ -496,11 +501,11 @@ fn opened(tick: u64) -> PendingRun {
         horizon: at(tick + 4_000),
         delivery: Delivery::AtMostOnce,
         cause: RunCause::Scheduled,
-        term: FencingToken::new(1),
+        term: FencingToken::new(term),
         state: None,
         cancel: None,
     };
-    let seen = Some(RunRecord::Open(open).into_record(at(tick), FencingToken::new(1)));
+    let seen = Some(RunRecord::Open(open).into_record(at(tick), FencingToken::new(term)));
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
 }
 
@@ -508,16 +513,30 @@ fn opened(tick: u64) -> PendingRun {
 /// watches the run from the beginning, even if the run is late or other runs are active.
 #[test]
 fn an_open_run_is_watched_at_once_and_never_skipped() {
+    let job = || job(Delivery::AtMostOnce).overlap(Overlap::Allow);
     let runs = vec![PendingRun { cause: RunCause::CatchUp, seen: None, ..opened(9) }, opened(2), opened(3)];
-    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
+    let mut plan = JobPlan::new(Arc::new(job()), at(9), runs, false);
     let (first, skipped) = plan.start(at(1_000));
     assert_eq!((first.as_ref().map(|run| run.tick), skipped), (Some(at(2)), vec![]), "long past its window");
     plan.begin(ActiveRun::new(&first.unwrap(), plan.job()));
     assert_eq!(start(&mut plan, at(1_000)), Some(at(3)), "beside an active run");
-    assert_eq!(start(&mut plan, at(1_000)), None, "what is not open waits for its turn");
+    assert_eq!(start(&mut plan, at(1_000)), Some(at(9)), "what is not open comes last");
     plan.add_requested(requested(20));
     plan.add_requested(PendingRun { cause: requested(21).cause, ..opened(21) });
     assert_eq!(start(&mut plan, at(1_000)), Some(at(21)));
+}
+
+/// Regression (simulation, plan `contact-all`, seed 40574): the first leader stored its open run on one node. The second
+/// did not find it, and opened a later run, which a worker took. The third found both, and opened both again.
+#[test]
+fn of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first() {
+    let runs = vec![opened_by(1, 2), opened_by(3, 4), PendingRun { seen: None, ..opened(3) }];
+    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
+    assert_eq!(start(&mut plan, at(10)), Some(at(4)));
+    assert_eq!(start(&mut plan, at(10)), None, "no worker has taken the earlier one");
+    plan.end(&RunKey::new("j", at(4)).key());
+    assert_eq!(start(&mut plan, at(10)), Some(at(2)));
+    assert_eq!(start(&mut plan, at(10)), None);
 }
 
 #[test]

@@ -15,13 +15,13 @@ use crate::scheduler::{
     },
 };
 use crate::{
-    claim::{Claimed, SlotId, Slots, VOID},
+    claim::{Claimed, SlotId, Slots},
     env::WallTime,
     node::{DoneRecord, Record},
     scheduler::{
         Delivery, Job, OpenRun, RunCause, RunOutcome, RunRecord, first_opened,
         run::{Cancel, ExecutionEnd, ExecutionResult},
-        store::SlotResult,
+        store::{SlotResult, VoidResult},
         voided,
     },
 };
@@ -188,6 +188,7 @@ impl Opened {
         let env = self.writer.term().env().clone();
         let step_down = self.writer.term().step_down_token().clone();
         let (mut taken, mut listed, mut holder) = (false, false, None);
+        let mut spread = open.at == self.writer.memory(run);
         let due = open.not_before.max(self.now());
         loop {
             let now = self.now();
@@ -230,6 +231,10 @@ impl Opened {
                 }
                 continue;
             }
+            if shown.free && self.is_forgotten(run, &slot) {
+                let why = "too few nodes remember the time at which it was opened, so no worker can take it";
+                return (SlotEnd::Lost(holder, why.into()), record);
+            }
             if shown.counted && shown.free {
                 if let Some(end) = self.end_slot(&slot, None, holder.as_ref()).await {
                     return (end, record);
@@ -249,6 +254,10 @@ impl Opened {
                 }
                 continue;
             }
+            // Before the run is due, workers do not look for it.
+            if !spread && due <= now {
+                spread = self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
+            }
             let void = self.void_for(open, self.now());
             if void.is_some()
                 && let Some(end) = self.end_slot(&slot, void, holder.as_ref()).await
@@ -256,6 +265,12 @@ impl Opened {
                 return (end, record);
             }
         }
+    }
+
+    /// Returns whether too few nodes remember the generation for a worker to take it, though this leader can still write
+    /// the records of the run (rule R9c).
+    fn is_forgotten(&self, run: &RunId, slot: &SlotId) -> bool {
+        !self.slots.is_remembered(slot.at) && self.slots.is_remembered(self.writer.memory(run))
     }
 
     /// Returns the outcome and the reason with which the run must end now unless a worker has taken it;
@@ -288,7 +303,8 @@ impl Opened {
                 // generation is not lost, and it ends only if `void` gives a reason.
                 let (end, why) = void?;
                 if claim.take().await {
-                    if let Err(error) = claim.complete(VOID).await {
+                    let void = VoidResult { end, why: Arc::clone(&why) };
+                    if let Err(error) = claim.complete(&void.to_text()).await {
                         tracing::debug!(run = &*slot.run, "the end of its slot is not recorded yet: {error}");
                     }
                     return Some(SlotEnd::Void(end, why));
@@ -302,8 +318,8 @@ impl Opened {
     }
 
     fn ended(&self, ended: &DoneRecord) -> SlotEnd {
-        if &*ended.result == VOID {
-            let (end, why) = self.void_reason();
+        if let Some(void) = VoidResult::parse(&ended.result) {
+            let (end, why) = void.map_or_else(|| self.void_reason(), |void| (void.end, void.why));
             return SlotEnd::Void(end, why);
         }
         match SlotResult::parse(&ended.result) {
@@ -312,8 +328,7 @@ impl Opened {
         }
     }
 
-    /// Returns the outcome and the reason of a slot that was found void. If an earlier leader voided the
-    /// slot, its reason is not stored.
+    /// Returns the outcome and the reason of a slot that was found void, if the stored reason cannot be read.
     fn void_reason(&self) -> (RunOutcome, Arc<str>) {
         if self.cancel.is_for_good() {
             return (RunOutcome::Cancelled, self.cancel.why());

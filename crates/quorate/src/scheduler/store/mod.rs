@@ -22,7 +22,7 @@ pub use job_row::{JobRow, Paused};
 pub(super) use open_list::OpenList;
 pub use record::{OpenRun, RunKey, RunRecord};
 pub(super) use record::{REQUESTED_PREFIX, Stage, TICK_PREFIX, job_and_tick, requested_key};
-pub(super) use slot_result::{SlotResult, tail};
+pub(super) use slot_result::{SlotResult, VoidResult, tail};
 
 use std::time::Duration;
 

@@ -67,13 +67,40 @@ impl RunWriter {
     pub(in crate::scheduler) async fn write(
         &self,
         run: &RunId,
-        mut seen: Option<Record>,
+        seen: Option<Record>,
         target: &Record,
         once: bool,
     ) -> Result<(), NotWritten> {
-        let (memory, decided, mut overwritten) = (self.memory(run).as_micros(), seen.clone(), 0);
+        self.write_to(run, seen, target, self.memory(run), once).await
+    }
+
+    /// Stores `target`, the *open* record of a generation, on a majority of the nodes whose memories began before `at`,
+    /// the generation's time. Workers take a generation only if such a majority stores the same record (rule R3). A
+    /// leader that adopts the generation may have written the record to another majority. `seen` is the record that
+    /// decided at the seal. Returns whether such a majority stores the record.
+    pub(in crate::scheduler) async fn spread(
+        &self,
+        run: &RunId,
+        seen: Option<&Record>,
+        target: &Record,
+        at: WallTime,
+    ) -> bool {
+        self.write_to(run, seen.cloned(), target, at, true).await.is_ok()
+    }
+
+    /// Does the same as [`RunWriter::write`], with a majority of the nodes whose memories began before `memory`.
+    async fn write_to(
+        &self,
+        run: &RunId,
+        mut seen: Option<Record>,
+        target: &Record,
+        memory: WallTime,
+        once: bool,
+    ) -> Result<(), NotWritten> {
+        let (decided, mut overwritten) = (seen.clone(), 0);
         loop {
-            let written = self.ledger.write_remembered(&run.key, seen.as_ref(), target, memory).await;
+            let written =
+                self.ledger.write_remembered(&run.key, seen.as_ref(), target, memory.as_micros()).await;
             match written {
                 Ok(()) => return Ok(()),
                 Err(LedgerError::Standing(met)) if overwritten < OVERWRITES_MAX => {

@@ -9,6 +9,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
+/// The beginning of the result of a slot that was ended before its run started.
+const VOID: &str = "void";
 /// The largest number of bytes of the reason, and of the error.
 const SLOT_REASON_MAX: usize = 200;
 
@@ -63,6 +65,34 @@ impl SlotResult {
     }
 }
 
+/// The end of a slot whose owner ended the run before it started. It is stored as the result of the run's slot, so that
+/// a later leader enters the same end and the same reason in the history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::scheduler) struct VoidResult {
+    pub(in crate::scheduler) end: RunOutcome,
+    pub(in crate::scheduler) why: Arc<str>,
+}
+
+impl VoidResult {
+    /// Returns the text of the slot's result. The reason is shortened if it is long.
+    pub(in crate::scheduler) fn to_text(&self) -> String {
+        let mut fits = Self { why: cut(&self.why, SLOT_REASON_MAX).into(), ..self.clone() };
+        loop {
+            let text = format!("{VOID} {}", serde_json::to_string(&fits).unwrap_or_default());
+            if text.len() <= RESULT_MAX {
+                return text;
+            }
+            fits.why = cut(&fits.why, fits.why.len() / 2).into();
+        }
+    }
+
+    /// Reads the result of a slot. Returns `None` if the slot is not void. The inner value is `None` if the reason
+    /// cannot be read.
+    pub(in crate::scheduler) fn parse(text: &str) -> Option<Option<Self>> {
+        text.strip_prefix(VOID).map(|reason| serde_json::from_str(reason).ok())
+    }
+}
+
 /// Returns the end of a text, in at most `most` bytes. The result begins between two characters, so it may be
 /// a little shorter.
 pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
@@ -99,6 +129,18 @@ mod tests {
         let short = SlotResult { state, output: None, ..full };
         let read = SlotResult::parse(&short.to_text()).unwrap();
         assert!(read.state == short.state && read.reason.len() >= 100, "the state is stored: {read:?}");
+    }
+
+    #[test]
+    fn a_void_result_has_its_reason() {
+        let void = VoidResult { end: RunOutcome::Cancelled, why: "on request of w3".into() };
+        assert_eq!(VoidResult::parse(&void.to_text()), Some(Some(void.clone())));
+        let long = VoidResult { why: "\u{1}".repeat(3_000).into(), ..void };
+        let text = long.to_text();
+        let read = VoidResult::parse(&text).unwrap().unwrap();
+        assert!(text.len() <= RESULT_MAX && read.why.len() == SLOT_REASON_MAX / 2, "{text}");
+        assert_eq!(VoidResult::parse(VOID), Some(None), "without a reason");
+        assert_eq!(VoidResult::parse("{}"), None);
     }
 
     #[test]

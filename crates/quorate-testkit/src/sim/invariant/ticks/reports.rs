@@ -32,16 +32,11 @@ impl Ticks {
             return wrong("it was never due");
         };
         let tick = self.ticks.entry(RunKey::new(spec.name, at)).or_default();
-        let remember = |memories: &mut dyn Iterator<Item = WallTime>| {
-            memories.filter(|since| *since + OFFSET <= at).count()
-        };
-        // A server without an entry in `memories` has remembered since the simulation began.
-        let marked = remember(&mut self.memories.all_began());
-        let of_all = crate::sim::NODES - self.memories.all_began().count() + marked;
+        let of_all = self.memories.remembering(at, OFFSET);
         let wrong_because = if reason.starts_with("too few nodes remember") {
             self.unanswered += u64::from(of_all >= MAJORITY);
             let answers = self.sealed.get(&term).map(Vec::as_slice).unwrap_or_default();
-            let count = remember(&mut answers.iter().map(|answer| answer.memory));
+            let count = answers.iter().filter(|answer| answer.memory + OFFSET <= at).count();
             (answers.is_empty() || count >= MAJORITY)
                 .then(|| format!("of the servers that answered its seal {count} remember that time"))
         } else if reason.starts_with("not started: too few nodes can remember") {

@@ -154,6 +154,10 @@ fn at_least_once_is_over_when_it_is_done_on_a_majority() {
     history.run("each", 700, 2).unwrap();
     history.stands("each", 700, 2, true, 3);
     assert!(history.run("each", 700, 3).is_err());
+    history.stands("each", 1_400, 2, true, 2);
+    let other = RunRecord::done("w", Duration::ZERO, "").into_record(at(1_400), FencingToken::new(3));
+    history.written(4, &RunKey::new("each", at(1_400)).key(), &other).unwrap();
+    assert!(history.run("each", 1_400, 4).is_ok(), "no leader stored its record on a majority");
     let stood = TickStart { clock_stood: true, ..tick("each", 700, 1) };
     assert!(history.start(&stood).is_ok(), "a worker whose clock stood still does not know");
     history.forget(0, 800);

@@ -6,7 +6,7 @@ use crate::{
     env::WallTime,
     scheduler::{
         Delivery, HistoryEntry, Job, JobAction, Misfire, OpenRun, Placement, RunOutcome, RunRecord,
-        SchedulerHandle, at,
+        SchedulerHandle, at, store::VoidResult,
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -89,6 +89,51 @@ async fn a_leader_without_the_job_ends_a_run_that_no_worker_takes() {
         assert!(stage.quorum.wall() > open.take_by);
         next.resigns().await;
         assert_eq!(stage.history("j").await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_next_leader_enters_the_reason_for_which_a_run_was_ended_unstarted() {
+    let stage = Stage::new();
+    let job = due_at(stage.quorum.env().wall() + 3 * SECOND, Delivery::AtLeastOnce);
+    let first = stage.candidate("a", std::slice::from_ref(&job));
+    let (run, open) = open_record(&stage, |_| true).await;
+    first.crashes().await;
+    // The first leader ended the run in its slot, and crashed before it closed the run.
+    let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
+    let Claimed::Free(claim) = slots.claim(&open.slot(&run)).await else { panic!("the slot is free") };
+    assert!(claim.take().await);
+    let void = VoidResult { end: RunOutcome::Cancelled, why: "on request of me@here".into() };
+    claim.complete(&void.to_text()).await.unwrap();
+    let next = stage.candidate("b", &[job]);
+    let entry = only_entry(&stage).await;
+    assert_eq!((entry.end, &*entry.reason, entry.attempts), (void.end, &*void.why, 0), "{entry:?}");
+    next.resigns().await;
+}
+
+/// Rule R9c of `docs/design/scheduler.md`.
+#[tokio::test]
+async fn a_run_that_too_few_nodes_remember_is_lost_before_its_horizon() {
+    for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+        let mut stage = Stage::new();
+        let job =
+            due_at(stage.quorum.env().wall() + 3 * SECOND, delivery).misfire(Misfire::run_all(99 * SECOND));
+        let first = stage.candidate("a", std::slice::from_ref(&job));
+        let (key, open) = open_record(&stage, |_| true).await;
+        first.crashes().await;
+        stage.forget(2..5).await;
+        let next = stage.candidate("b", &[job]);
+        match delivery {
+            Delivery::AtMostOnce => {
+                let entry = only_entry(&stage).await;
+                assert_eq!(entry.end, RunOutcome::Lost, "{entry:?}");
+            }
+            Delivery::AtLeastOnce => {
+                let (again, record) = open_record(&stage, |open| open.generation == 2).await;
+                assert!(again == key && record.at > open.at, "{record:?}");
+            }
+        }
+        next.resigns().await;
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use std::{
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -55,6 +56,18 @@ impl Stage {
         let quorum = quorum("observer", &nodes);
         let ledger = Ledger::new(&quorum, "g").unwrap();
         Self { nodes, quorum, ledger }
+    }
+
+    /// Lets nodes forget everything, and waits until they remember the present.
+    pub(in crate::scheduler) async fn forget(&mut self, nodes: Range<usize>) {
+        self.quorum.close().await;
+        for node in nodes {
+            self.nodes[node] = MemoryNode::new(&format!("memory-{node}"));
+        }
+        self.quorum = quorum("observer", &self.nodes);
+        self.ledger = Ledger::new(&self.quorum, "g").unwrap();
+        assert!(self.quorum.ready(5 * SECOND).await.unwrap().has_majority());
+        self.quorum.env().sleep(SECOND + PERIOD).await;
     }
 
     /// Starts a candidate with these jobs and no limit of runs.

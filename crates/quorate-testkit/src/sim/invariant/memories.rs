@@ -1,0 +1,99 @@
+use super::Event;
+use crate::sim::NODES;
+use quorate::{
+    env::WallTime,
+    node::{Reply, Request},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// The memory of each server: when it began, and when the server last forgot.
+#[derive(Debug, Default)]
+pub(super) struct Memories {
+    /// The time at which the memory of each server began, according to its marker.
+    began: BTreeMap<String, WallTime>,
+    /// The last true time at which each server forgot, or stored the marker of a new memory.
+    forgot: BTreeMap<String, WallTime>,
+}
+
+impl Memories {
+    /// Takes notice of an event at the true time `now`.
+    ///
+    /// A worker may write the marker of a new memory long after the server forgot. A probe writes the marker that the
+    /// server has: it changes nothing.
+    pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
+        match event {
+            Event::Forgot { node } => {
+                self.forgot.insert((*node).to_owned(), now);
+            }
+            Event::Ran { node, request: Request::Mark { marker, .. }, reply: Reply::Marked } => {
+                let Some(since) = memory_since(marker) else { return };
+                if self.began.insert((*node).to_owned(), since) != Some(since) {
+                    self.forgot.insert((*node).to_owned(), now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the time at which a server's memory began, according to its marker.
+    pub(super) fn began(&self, node: &str) -> Option<WallTime> {
+        self.began.get(node).copied()
+    }
+
+    /// Returns the number of servers that count for a time `at`, if clocks may differ by `offset`: their memory
+    /// began before. A server without a marker has remembered since the simulation began.
+    pub(super) fn remembering(&self, at: WallTime, offset: Duration) -> usize {
+        NODES - self.began.values().filter(|began| **began + offset > at).count()
+    }
+
+    /// Returns, for each server, the last time at which it forgot or stored the marker of a new memory.
+    pub(super) fn forgot(&self) -> impl Iterator<Item = WallTime> {
+        self.forgot.values().copied()
+    }
+}
+
+/// Returns the time at which a server's memory began, according to its marker.
+fn memory_since(marker: &str) -> Option<WallTime> {
+    let since = marker.lines().find_map(|line| line.strip_prefix("since_us="))?;
+    since.parse().ok().map(WallTime::from_micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> WallTime {
+        WallTime::from_micros(secs * 1_000_000)
+    }
+
+    fn mark(memories: &mut Memories, now: u64, since: u64) {
+        let request = Request::Mark { expect: None, marker: format!("since_us={since}000000\n").into() };
+        memories.see(at(now), &Event::Ran { node: "a", request: &request, reply: &Reply::Marked });
+    }
+
+    fn forgot(memories: &Memories) -> Vec<WallTime> {
+        memories.forgot().collect()
+    }
+
+    #[test]
+    fn a_probe_with_the_same_marker_is_not_a_new_memory() {
+        let mut memories = Memories::default();
+        mark(&mut memories, 1, 1);
+        mark(&mut memories, 7, 1);
+        assert_eq!(forgot(&memories), [at(1)]);
+        assert_eq!(memories.began("a"), Some(at(1)));
+        mark(&mut memories, 9, 8);
+        assert_eq!(forgot(&memories), [at(9)]);
+        assert_eq!(memories.began("a"), Some(at(8)));
+        assert_eq!(memories.remembering(at(8), Duration::ZERO), NODES);
+        assert_eq!(memories.remembering(at(8), Duration::from_micros(1)), NODES - 1);
+    }
+
+    #[test]
+    fn forgetting_counts_before_a_worker_writes_a_marker() {
+        let mut memories = Memories::default();
+        mark(&mut memories, 1, 1);
+        memories.see(at(5), &Event::Forgot { node: "a" });
+        assert_eq!(forgot(&memories), [at(5)]);
+    }
+}
