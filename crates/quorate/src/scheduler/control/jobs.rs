@@ -199,7 +199,8 @@ impl Jobs {
         found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
     }
 
-    /// Skips the job's ticks from now on, under every leader, until the job is resumed. Active runs continue.
+    /// Skips the job's ticks from now on, under every leader, until the job is resumed. Active runs and requested runs
+    /// continue.
     ///
     /// # Errors
     /// [`JobsError`], which says whether a leader may still carry the request out.
@@ -227,10 +228,10 @@ impl Jobs {
     /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule
     /// permits it, if necessary under a later leader. Requested runs alternate with waiting ticks. If the run
     /// is cancelled or the job is removed before the run starts, the run does not start. The same holds for a
-    /// run that is open to workers, if no worker has taken it when the job is paused, or when the job's
-    /// schedule or placement is changed on the running leader. The history then has the outcome. In two other
-    /// cases the run does not start and has no entry in the history: the nodes forget the request, or no
-    /// leader has the job for a long time.
+    /// run that is open to workers, if no worker has taken it when the job's schedule or placement is changed
+    /// on the running leader. The history then has the outcome. In two other cases the run does not start and
+    /// has no entry in the history: the nodes forget the request, or no leader has the job for a long time. A
+    /// paused job still runs on request.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`].

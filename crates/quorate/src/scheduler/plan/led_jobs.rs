@@ -131,7 +131,7 @@ impl LedJobs {
             self.put_row(place, out);
         }
         if replaced.moved {
-            self.withdraw(place, RunOutcome::SkippedMisfire, CHANGED, out);
+            self.withdraw(place, |_| true, RunOutcome::SkippedMisfire, CHANGED, out);
         }
         self.skip(&replaced.before, replaced.skipped, out);
     }
@@ -146,7 +146,7 @@ impl LedJobs {
     ) -> BTreeSet<RequestId> {
         let requests = self.active_requests(place);
         self.table.change(place, |entry| entry.plan_mut().drop_requested());
-        self.withdraw(place, RunOutcome::Cancelled, REMOVED, out);
+        self.withdraw(place, |_| true, RunOutcome::Cancelled, REMOVED, out);
         let Some(entry) = self.table.get(place) else { return requests };
         let (name, removed) = (Arc::clone(&entry.job().name), entry.remove(now));
         let (key, value) = (JobRow::key(&name), removed.row().to_value());
@@ -228,7 +228,8 @@ impl LedJobs {
             let (here, key) = (active.here, Arc::clone(&active.key));
             // The leader that accepted the pause may have ended before it withdrew the run. So this leader withdraws
             // the run.
-            let paused = run.is_open() && self.table.get(place).is_some_and(|entry| entry.plan().is_paused());
+            let scheduled = run.is_open() && run.request().is_none();
+            let paused = scheduled && self.table.get(place).is_some_and(|entry| entry.plan().is_paused());
             self.table.begin(place, active);
             let start = RunStart { owner: RunOwner::Job(place), job: Arc::clone(&job), state, run };
             out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
@@ -407,7 +408,8 @@ impl LedJobs {
     ) -> bool {
         let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, by, now)?));
         let Some((job, skipped)) = self.table.change(place, pause).flatten() else { return false };
-        self.withdraw(place, RunOutcome::SkippedPaused, PAUSED, out);
+        // A pause concerns ticks. What an operator has requested still runs.
+        self.withdraw(place, |run| run.request.is_none(), RunOutcome::SkippedPaused, PAUSED, out);
         self.skip(&job, skipped, out);
         true
     }
@@ -477,10 +479,17 @@ impl LedJobs {
         out.extend(reports.map(|report| Effect::Report(Box::new(report))));
     }
 
-    /// Ends the runs of a job that are open, unless a worker has taken them.
-    fn withdraw(&self, place: usize, end: RunOutcome, why: &str, out: &mut Vec<Effect>) {
+    /// Ends the open runs of a job that `selects` names, unless a worker has taken them.
+    fn withdraw(
+        &self,
+        place: usize,
+        selects: impl Fn(&ActiveRun) -> bool,
+        end: RunOutcome,
+        why: &str,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(entry) = self.table.get(place) else { return };
-        let open = entry.plan().active().iter().filter(|run| !run.here);
+        let open = entry.plan().active().iter().filter(|run| !run.here && selects(run));
         out.extend(open.map(|run| Effect::Withdraw { key: Arc::clone(&run.key), end, why: why.into() }));
     }
 

@@ -38,6 +38,10 @@ const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// time.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
+/// The time after which the leader stores the record of a run that no worker has taken on more nodes. The leader does
+/// so again each time when the run has waited twice as long.
+const SPREAD_AFTER: Duration = Duration::from_secs(1);
+
 /// A run that the leader opens, or continues if an earlier leader has opened it.
 pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) job: Arc<Job>,
@@ -188,8 +192,9 @@ impl Opened {
         let env = self.writer.term().env().clone();
         let step_down = self.writer.term().step_down_token().clone();
         let (mut taken, mut listed, mut holder) = (false, false, None);
-        let mut spread = open.at == self.writer.memory(run);
         let due = open.not_before.max(self.now());
+        let adopted = open.at != self.writer.memory(run);
+        let mut spread_at = if adopted { due } else { due + SPREAD_AFTER };
         loop {
             let now = self.now();
             let cancelled = self.cancel.is_cancelled();
@@ -254,9 +259,11 @@ impl Opened {
                 }
                 continue;
             }
-            // Before the run is due, workers do not look for it.
-            if !spread && due <= now {
-                spread = self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
+            // Perhaps no worker takes the run because nodes that count for it lack the record: they missed it, or the
+            // others have forgotten it since.
+            if spread_at <= now {
+                self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
+                spread_at = due + due.until(self.now()).max(SPREAD_AFTER) * 2;
             }
             let void = self.void_for(open, self.now());
             if void.is_some()

@@ -74,18 +74,23 @@ impl RunWriter {
         self.write_to(run, seen, target, self.memory(run), once).await
     }
 
-    /// Stores `target`, the *open* record of a generation, on a majority of the nodes whose memories began before `at`,
-    /// the generation's time. Workers take a generation only if such a majority stores the same record (rule R3). A
-    /// leader that adopts the generation may have written the record to another majority. `seen` is the record that
-    /// decided at the seal. Returns whether such a majority stores the record.
+    /// Tries once to store `target`, the *open* record of a generation, on a majority of the nodes whose memories began
+    /// before `at`, the generation's time. Workers take a generation only if such a majority stores the same record
+    /// (rule R3). A leader that adopts the generation may have written the record to another majority. `seen` is the
+    /// record that decided at the seal.
     pub(in crate::scheduler) async fn spread(
         &self,
         run: &RunId,
         seen: Option<&Record>,
         target: &Record,
         at: WallTime,
-    ) -> bool {
-        self.write_to(run, seen.cloned(), target, at, true).await.is_ok()
+    ) {
+        if let Err(error) = self.write_to(run, seen.cloned(), target, at, true).await {
+            tracing::debug!(
+                run = &*run.key,
+                "too few nodes have its record for a worker to take it: {error}"
+            );
+        }
     }
 
     /// Does the same as [`RunWriter::write`], with a majority of the nodes whose memories began before `memory`.

@@ -167,11 +167,9 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
 }
 
 #[tokio::test]
-async fn a_pause_a_cancellation_and_a_removal_end_an_open_run_once() {
+async fn a_cancellation_and_a_removal_end_an_open_run_once() {
     let job = || Arc::<str>::from("j");
-    for (number, expected) in
-        [RunOutcome::SkippedPaused, RunOutcome::Cancelled, RunOutcome::Cancelled].into_iter().enumerate()
-    {
+    for removed in [false, true] {
         let stage = Stage::new();
         // The nodes' memories have just begun. The test waits until they are more than a second old. Before
         // that, the nodes cannot prove that a requested run has no record.
@@ -181,18 +179,38 @@ async fn a_pause_a_cancellation_and_a_removal_end_an_open_run_once() {
         assert_eq!(accepted(&leader.ask(&trigger).await), 1);
         let (_, open) = open_record(&stage, |_| true).await;
         assert!(open.take_by.until(open.horizon) >= Duration::from_secs(3600));
-        match number {
-            0 => drop(leader.ask(&stage.request(JobAction::Pause { job: job() })).await),
-            1 => {
-                let cancel = stage.request(JobAction::Cancel { job: job(), tick: None });
-                assert_eq!(accepted(&leader.ask(&cancel).await), 1);
-            }
-            _ => leader.registry.change(|jobs| jobs.remove("j").map(drop).ok_or(())).unwrap(),
+        if removed {
+            leader.registry.change(|jobs| jobs.remove("j").map(drop).ok_or(())).unwrap();
+        } else {
+            let cancel = stage.request(JobAction::Cancel { job: job(), tick: None });
+            assert_eq!(accepted(&leader.ask(&cancel).await), 1);
         }
         let entry = only_entry(&stage).await;
-        assert_eq!((entry.end, entry.cause.request(), entry.attempts), (expected, Some(trigger.id), 0));
+        let found = (entry.end, entry.cause.request(), entry.attempts);
+        assert_eq!(found, (RunOutcome::Cancelled, Some(trigger.id), 0));
         leader.resigns().await;
         let history = stage.history("j").await;
         assert_eq!(history.len(), 1, "{history:#?}");
     }
+}
+
+#[tokio::test]
+async fn a_pause_ends_the_open_runs_of_ticks_and_no_requested_runs() {
+    let stage = Stage::new();
+    stage.quorum.env().sleep(SECOND + PERIOD).await;
+    let ticks = due_at(stage.quorum.env().wall() + 3 * SECOND, Delivery::AtLeastOnce);
+    let requested = Job { name: "requested".into(), ..on_request() };
+    let leader = stage.candidate("a", &[ticks, requested]);
+    let trigger = stage.request(JobAction::Trigger { job: "requested".into() });
+    assert_eq!(accepted(&leader.ask(&trigger).await), 1);
+    let (key, _) = open_record(&stage, |open| open.cause.request().is_some()).await;
+    open_record(&stage, |open| open.cause.request().is_none()).await;
+    for job in ["requested", "j"] {
+        drop(leader.ask(&stage.request(JobAction::Pause { job: job.into() })).await);
+    }
+    assert_eq!(only_entry(&stage).await.end, RunOutcome::SkippedPaused);
+    let (still, _) = open_record(&stage, |open| open.cause.request().is_some()).await;
+    assert_eq!(still, key);
+    assert!(stage.history("requested").await.is_empty());
+    leader.resigns().await;
 }
