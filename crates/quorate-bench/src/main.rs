@@ -6,15 +6,18 @@
 //! Absolute figures are valid only for this machine at this moment. Compare only figures of one run with each
 //! other: rivals alternate in short rounds, so that other work on the machine affects all of them.
 
+mod compare;
 mod machine;
 mod measure;
 mod plan;
+mod plot;
 mod report;
 mod rivals;
 mod scenarios;
 mod servers;
 
 use clap::Parser;
+use compare::Earlier;
 use plan::{Args, Plan};
 use report::Report;
 use servers::Servers;
@@ -23,8 +26,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
-        Ok(report) => {
-            print!("{}", if args.json { report.json() } else { report.table() });
+        Ok((report, compared)) => {
+            print!("{}{compared}", if args.json { report.json() } else { report.table() });
             if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
@@ -34,8 +37,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<Report, String> {
+/// Measures. Returns the report, and the comparison with an earlier one as text.
+fn run(args: &Args) -> Result<(Report, String), String> {
     let plan = Plan::of(args)?;
+    // A file that cannot be read is found before anything is measured.
+    let earlier = args.compare.as_deref().map(Earlier::read).transpose()?;
     let mut report = Report::new(machine::describe());
     for scenario in scenarios::ALL.iter().filter(|scenario| plan.wants(scenario.name)) {
         eprintln!("{}: {} …", scenario.name, scenario.what);
@@ -50,5 +56,9 @@ fn run(args: &Args) -> Result<Report, String> {
         let rows = (scenario.run)(&plan, &servers)?;
         report.add(scenario.name, scenario.what, rows);
     }
-    Ok(report)
+    if let Some(path) = &args.plot {
+        plot::draw(&report, path)?;
+    }
+    let compared = earlier.map(|earlier| earlier.compared(&report)).transpose()?;
+    Ok((report, compared.unwrap_or_default()))
 }

@@ -2,7 +2,7 @@
 
 use crate::scenarios;
 use clap::Parser;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Measures Quorate and its rivals on five Redis servers, and prints a table.
 #[derive(Debug, Parser)]
@@ -11,6 +11,12 @@ pub(crate) struct Args {
     /// Prints JSON instead of the table.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Compares the figures with those of an earlier run, which printed this file with --json.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) compare: Option<PathBuf>,
+    /// Draws throughput and p99 against the number of tasks into this SVG file. Needs the scenario `tasks`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
     /// Runs this scenario only; may be given several times.
     #[arg(long, value_name = "SCENARIO")]
     only: Vec<String>,
@@ -39,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
     /// The length of a round.
     pub(crate) round: Duration,
+    /// The numbers of tasks of the plot.
+    pub(crate) tasks: Vec<usize>,
     /// The number of times that a lease changes hands, for each rival.
     pub(crate) handovers: usize,
     /// The number of leader changes.
@@ -75,6 +83,9 @@ impl Plan {
         if let Some(seconds) = args.round_seconds.filter(|s| !(0.01..=600.0).contains(s)) {
             return Err(format!("--round-seconds is {seconds}; give 0.01 to 600"));
         }
+        if args.plot.is_some() && !args.only.is_empty() && !args.only.iter().any(|only| only == "tasks") {
+            return Err("--plot needs the figures of the scenario tasks; add --only tasks".to_owned());
+        }
         if args.rounds == Some(0) {
             return Err("--rounds is 0; give at least 1".to_owned());
         }
@@ -84,6 +95,7 @@ impl Plan {
                 only: args.only.clone(),
                 rounds: 9,
                 round: seconds(1),
+                tasks: vec![1, 4, 16, 64, 256, 1024],
                 handovers: 200,
                 successions: 20,
                 leases: 100_000,
@@ -99,6 +111,7 @@ impl Plan {
                 only: args.only.clone(),
                 rounds: 1,
                 round: Duration::from_millis(100),
+                tasks: vec![1, 16],
                 handovers: 5,
                 successions: 1,
                 leases: 500,

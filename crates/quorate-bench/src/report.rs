@@ -14,9 +14,29 @@ pub(crate) struct Row {
     /// The smallest and the largest value of the rounds, if there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<(f64, f64)>,
+    /// The curve to which the value belongs, and the number of tasks with which it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    point: Option<Point>,
     /// The goal for the figure, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     goal: Option<Goal>,
+}
+
+/// The place of a value on a curve of the plot.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Point {
+    pub(crate) curve: Curve,
+    pub(crate) tasks: usize,
+}
+
+/// A figure that is measured with several numbers of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Curve {
+    /// Cycles a second.
+    Cycles,
+    /// The time that 99 of 100 acquires do not exceed, in milliseconds.
+    AcquireP99,
 }
 
 #[derive(Debug, Serialize)]
@@ -27,7 +47,15 @@ struct Goal {
 
 impl Row {
     pub(crate) fn new(rival: &str, figure: impl Into<String>, unit: &'static str, value: f64) -> Self {
-        Self { rival: rival.to_owned(), figure: figure.into(), unit, value, spread: None, goal: None }
+        Self {
+            rival: rival.to_owned(),
+            figure: figure.into(),
+            unit,
+            value,
+            spread: None,
+            point: None,
+            goal: None,
+        }
     }
 
     pub(crate) fn spread(rival: &str, figure: impl Into<String>, unit: &'static str, of: Spread) -> Self {
@@ -38,6 +66,11 @@ impl Row {
     pub(crate) fn named(mut self, of: &str) -> Self {
         self.figure = format!("{of}{}", self.figure);
         self
+    }
+
+    /// Makes the value a point of a curve.
+    pub(crate) fn on(self, curve: Curve, tasks: usize) -> Self {
+        Self { point: Some(Point { curve, tasks }), ..self }
     }
 
     pub(crate) fn at_least(mut self, goal: f64) -> Self {
@@ -95,6 +128,19 @@ impl Report {
         self.sections.iter().all(sound)
     }
 
+    /// Returns the points of a curve: for each rival its values by the number of tasks, in the order of measurement.
+    pub(crate) fn curve(&self, curve: Curve) -> Vec<(&str, Vec<(usize, f64)>)> {
+        let mut rivals: Vec<(&str, Vec<(usize, f64)>)> = Vec::new();
+        for row in self.sections.iter().flat_map(|section| &section.rows) {
+            let Some(point) = row.point.filter(|point| point.curve == curve) else { continue };
+            match rivals.iter_mut().find(|(rival, _)| *rival == row.rival) {
+                Some((_, values)) => values.push((point.tasks, row.value)),
+                None => rivals.push((&row.rival, vec![(point.tasks, row.value)])),
+            }
+        }
+        rivals
+    }
+
     pub(crate) fn json(&self) -> String {
         serde_json::to_string_pretty(self).map_or_else(|error| error.to_string(), |text| text + "\n")
     }
@@ -143,7 +189,8 @@ impl Report {
     }
 }
 
-fn shown(figure: f64) -> String {
+/// Returns a figure as text, with about three digits.
+pub(crate) fn shown(figure: f64) -> String {
     match figure.abs() {
         _ if figure.fract() == 0.0 && figure.abs() < 1e6 => format!("{figure:.0}"),
         size if size >= 1000.0 => format!("{figure:.0}"),

@@ -3,7 +3,7 @@
 use crate::{
     measure::{Samples, Spread, cpu, ms, now},
     plan::Plan,
-    report::Row,
+    report::{Curve, Row},
     rivals::{ALL, Kind, Rival, cycle},
     servers::Servers,
 };
@@ -65,6 +65,24 @@ pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Str
             Row::spread("quorate", figure("cycles / the limit's", threads), "×", to(Kind::Limit))
                 .at_least(0.7),
         );
+    }
+    Ok(rows)
+}
+
+/// Measures every rival with growing numbers of tasks, on two threads.
+pub(crate) fn by_tasks(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for &tasks in &plan.tasks {
+        let lanes = race(plan, servers, tasks, 2)?;
+        let noun = if tasks == 1 { "task" } else { "tasks" };
+        for lane in &lanes {
+            let name = lane.kind.name();
+            let cycles = Row::spread(name, format!("cycles, {tasks} {noun}"), "/s", speed(lane));
+            rows.push(cycles.on(Curve::Cycles, tasks));
+            let p99 = Spread::of(lane.rounds.iter().map(|round| ms(round.acquires.quantile(0.99))));
+            let p99 = Row::spread(name, format!("acquire p99, {tasks} {noun}"), "ms", p99);
+            rows.push(p99.on(Curve::AcquireP99, tasks));
+        }
     }
     Ok(rows)
 }

@@ -29,6 +29,12 @@ pub(crate) const ALL: &[Scenario] = &[
         run: cycles::sixty_four,
     },
     Scenario { name: "cycles-1", what: "acquire + release, 1 task", stops_servers: false, run: cycles::one },
+    Scenario {
+        name: "tasks",
+        what: "acquire + release, by the number of tasks",
+        stops_servers: false,
+        run: cycles::by_tasks,
+    },
     Scenario { name: "stopped", what: "one server of five stopped", stops_servers: true, run: stopped::run },
     Scenario {
         name: "handover",
