@@ -277,7 +277,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. So a seed of this list may no longer
 /// reproduce its bug. If a unit test covers the bug itself, its name is given.
-const FOUND: [(&str, u64, &str); 16] = [
+const FOUND: [(&str, u64, &str); 17] = [
     (
         "default",
         5_682,
@@ -351,6 +351,13 @@ const FOUND: [(&str, u64, &str); 16] = [
         40_507,
         "ticks: the invariant took the ends of two terms, each on a minority, for one end on a majority; \
          sim/invariant/ticks/tests.rs: at_least_once_is_over_when_it_is_done_on_a_majority",
+    ),
+    (
+        "durable",
+        167,
+        "requests: an expired request was answered as accepted from a row that a minority stored; \
+         scheduler/plan/requests_tests.rs: \
+         a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_its_row",
     ),
 ];
 

@@ -4,7 +4,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Once},
 };
 use tracing_subscriber::{filter::LevelFilter, util::SubscriberInitExt};
 
@@ -15,6 +15,13 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Records warnings and errors of this thread until the guard is dropped.
     pub(crate) fn warnings(&self) -> impl Sized + use<> {
+        // `tracing` stores for each log statement, when it is first reached, whether anyone wants it. Without a default
+        // subscriber, a statement that another thread reaches at that moment is never logged again.
+        static DEFAULT: Once = Once::new();
+        DEFAULT.call_once(|| {
+            let nowhere = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_writer(io::sink);
+            tracing::subscriber::set_global_default(nowhere.finish()).expect("the only default");
+        });
         let log = self.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::WARN);
         subscriber.with_writer(move || log.clone()).set_default()

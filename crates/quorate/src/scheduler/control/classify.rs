@@ -7,9 +7,9 @@ use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        control::request::{JobAction, JobRequest, JobResponse, RequestId},
+        control::request::{JobRequest, JobResponse, RequestId},
         plan::verdict::rank,
-        store::{JobRow, RecordError},
+        store::RecordError,
     },
 };
 use std::{
@@ -23,10 +23,6 @@ pub(super) const KEPT: Duration = Duration::from_secs(3600);
 /// The shortest time between two writes of one answer. The answer is written again because a write may miss a
 /// node, for example one without free memory.
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
-/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of
-/// its answer.
-pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
-
 /// Returns the record of a request.
 pub(super) fn request_record(request: &JobRequest) -> Record {
     let value = serde_json::to_string(request).unwrap_or_default().into();
@@ -39,54 +35,6 @@ pub(super) fn answer_record(request: &JobRequest, answer: &JobResponse) -> Recor
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: true, value }
 }
 
-fn too_late(request: &JobRequest) -> JobResponse {
-    let valid_for = request.valid_for.min(VALID_MAX);
-    let why = format!(
-        "too late: no leader accepted the request while it was valid, for {valid_for:.0?}; send a new request"
-    );
-    JobResponse::Refused { why: why.into() }
-}
-
-/// Returns the answer to a request that has expired. An earlier leader may have carried the request out and
-/// ended before it answered. The group's ledger then shows this, unless the request was a cancellation.
-pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> JobResponse {
-    answer_of_earlier_leader(ledger, request).unwrap_or_else(|| match request.what {
-        JobAction::Cancel { .. } => {
-            let why = "too late: no leader answered the request while it was valid; a leader may have cancelled runs \
-                       before it could answer: look at what runs, and send a new request";
-            JobResponse::Refused { why: why.into() }
-        }
-        _ => too_late(request),
-    })
-}
-
-/// Returns the answer of an earlier leader that accepted a request and ended before it answered.
-fn answer_of_earlier_leader(ledger: &[Answered], request: &JobRequest) -> Option<JobResponse> {
-    #[derive(serde::Deserialize)]
-    struct Row {
-        answer: JobResponse,
-    }
-    let found = |key: Arc<str>| {
-        records(ledger).filter(move |(other, _)| **other == key).map(|(_, record)| &record.value)
-    };
-    match &request.what {
-        JobAction::Trigger { .. } | JobAction::Backfill { .. } => found(request.id.key())
-            .find_map(|value| serde_json::from_str::<Row>(value).ok())
-            .map(|row| row.answer),
-        // The ledger does not record which request cancelled a run.
-        JobAction::Cancel { .. } => None,
-        JobAction::Pause { job } | JobAction::Resume { job } => found(JobRow::key(job))
-            .filter_map(|value| JobRow::parse(value).ok())
-            .any(|row| row.requests.contains(&request.id))
-            .then(|| JobResponse::Accepted { text: "done, by an earlier leader".into(), count: 0 }),
-    }
-}
-
-/// Returns the time until which a leader may accept a request.
-pub(super) fn valid_until(request: &JobRequest) -> WallTime {
-    request.at + request.valid_for.min(VALID_MAX)
-}
-
 /// A step that the leader takes for the inbox.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
@@ -94,8 +42,6 @@ pub(super) enum Step {
     PassOn(JobRequest),
     /// Writes the answer over the request, on every node that still has the request.
     Answer(JobRequest, JobResponse),
-    /// Answers that the request has expired, unless an earlier leader has accepted it.
-    Expired(JobRequest),
     /// Logs once that this record cannot be read, and ignores the record.
     Unreadable(Arc<str>, RecordError),
 }
@@ -158,7 +104,6 @@ impl Classification {
         stored: Option<JobResponse>,
         now: WallTime,
     ) -> Option<Step> {
-        let is_expired = now > valid_until(&request);
         let known = self.known.entry(id);
         let is_new = matches!(known, Entry::Vacant(_));
         let at = request.at;
@@ -172,10 +117,7 @@ impl Classification {
                 Some(Step::Answer(request, answer.clone()))
             }
             Some(_) => None,
-            None if is_new && is_expired => {
-                known.written_at = now;
-                Some(Step::Expired(request))
-            }
+            // The leader refuses a request that has expired, unless an earlier leader has accepted it.
             None if is_new => Some(Step::PassOn(request)),
             // The request was passed to the leader, which has not answered yet.
             None => None,
@@ -240,7 +182,7 @@ fn parse_answer(value: &str) -> Result<JobResponse, RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState};
+    use crate::{ledger::Memory, node::LedgerState, scheduler::control::request::JobAction};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -307,27 +249,14 @@ mod tests {
         assert_eq!(inbox.update(&nodes, at(3)), [Step::PassOn(one)]);
     }
 
+    /// An earlier leader may have accepted it, which only the leader can tell.
     #[test]
-    fn an_expired_request_is_refused_and_never_passed_on() {
-        let mut inbox = Classification::default();
+    fn an_expired_request_is_passed_on_too() {
         let one = request(1, 0);
-        let nodes = [node(&[stored(&one)])];
-        let steps = inbox.update(&nodes, at(61));
-        assert_eq!(steps, [Step::Expired(one.clone())]);
-        let JobResponse::Refused { why } = too_late(&one) else { panic!("an expired request is refused") };
-        assert!(why.contains("too late") && why.contains("for 60s"), "{why}");
-        inbox.answered(one.id, Some(too_late(&one)));
-        assert_eq!(inbox.update(&nodes, at(62)), [], "it is being written");
-        assert_eq!(
-            inbox.update(&nodes, at(63)),
-            [Step::Answer(one.clone(), too_late(&one))],
-            "it did not arrive"
-        );
-        let mut fresh = Classification::default();
-        assert_eq!(fresh.update(&nodes, at(60)), [Step::PassOn(one)], "it is valid up to the last moment");
+        let steps = Classification::default().update(&[node(&[stored(&one)])], at(61));
+        assert_eq!(steps, [Step::PassOn(one)]);
         let long = JobRequest { valid_for: Duration::MAX, ..request(1, 0) };
-        let steps = Classification::default().update(&[node(&[stored(&long)])], at(1801));
-        assert!(matches!(steps[..], [Step::Expired(_)]), "{steps:?}");
+        assert_eq!(long.valid_until(), at(1_800), "no request outlives the record of its answer");
     }
 
     #[test]
@@ -394,37 +323,6 @@ mod tests {
         assert_eq!(prune_below(&nodes, at(3609)), None);
         assert_eq!(prune_below(&nodes, at(3610)), None, "an hour old is not older");
         assert_eq!(prune_below(&nodes, at(3611)), Some(at(11).as_micros()));
-    }
-
-    #[test]
-    fn the_answer_of_an_earlier_leader_is_read_from_the_ledger() {
-        let one = request(1, 0);
-        let value =
-            format!(r#"{{"answer":{},"more":1}}"#, serde_json::to_string(&accepted()).unwrap()).into();
-        let row = (one.id.key(), Record { value, ..request_record(&one) });
-        assert_eq!(answer_to_expired(&[node(&[]), node(&[row])], &one), accepted());
-        assert_eq!(answer_to_expired(&[node(&[stored(&one)])], &one), too_late(&one));
-    }
-
-    #[test]
-    fn a_pause_that_an_earlier_leader_carried_out_is_not_refused_as_expired() {
-        let job: Arc<str> = "j".into();
-        let pause = JobRequest { what: JobAction::Pause { job: job.clone() }, ..request(7, 0) };
-        let mut row = JobRow { schedule: "every 1s".into(), ..JobRow::default() };
-        let nodes = |row: &JobRow| {
-            let record = Record { value: row.to_value(), ..request_record(&pause) };
-            [node(&[]), node(&[(JobRow::key("j"), record)])]
-        };
-        assert_eq!(answer_to_expired(&nodes(&row), &pause), too_late(&pause));
-        row.changed_by(pause.id);
-        // The job was resumed since then, but the request did pause it.
-        row.changed_by(RequestId::from_u128(8));
-        assert!(matches!(answer_to_expired(&nodes(&row), &pause), JobResponse::Accepted { .. }));
-        let cancel = JobRequest { what: JobAction::Cancel { job, tick: None }, ..request(9, 0) };
-        let JobResponse::Refused { why } = answer_to_expired(&nodes(&row), &cancel) else {
-            panic!("the ledger does not know it")
-        };
-        assert!(why.contains("may have cancelled runs"), "{why}");
     }
 
     #[test]

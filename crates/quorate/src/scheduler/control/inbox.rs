@@ -44,7 +44,6 @@ pub(in crate::scheduler) async fn serve_inbox(
     let env = term.env().clone();
     let mut server = InboxServer {
         env: &env,
-        ledger: &ledger,
         inbox: &inbox,
         term: &term,
         classification: Classification::default(),
@@ -63,7 +62,6 @@ type LeaderAnswer = (JobRequest, Option<JobResponse>);
 
 struct InboxServer<'a> {
     env: &'a Env,
-    ledger: &'a Ledger,
     inbox: &'a Ledger,
     term: &'a Term,
     classification: Classification,
@@ -101,20 +99,15 @@ impl InboxServer<'_> {
             }
         };
         let now = self.term.quorum().wall();
-        let mut expired = Vec::new();
         for step in self.classification.update(&answers, now) {
             match step {
                 Step::PassOn(request) => self.pass_on(request).await,
                 Step::Answer(request, answer) => self.write(&request, &answer).await,
-                Step::Expired(request) => expired.push(request),
                 Step::Unreadable(key, error) => {
                     let key = crate::plain::plain(&key, 80);
                     tracing::warn!(group = &**self.term.group(), key, "ignored in the inbox: {error}");
                 }
             }
-        }
-        if !expired.is_empty() {
-            self.answer_expired(&expired).await;
         }
         if self.env.now() >= self.prune_at
             && let Some(below) = classify::prune_below(&answers, now)
@@ -133,22 +126,6 @@ impl InboxServer<'_> {
         let (reply, answer) = oneshot::channel();
         if self.leader.send(IncomingRequest { request: request.clone(), reply }).await.is_ok() {
             self.pending.push(Box::pin(async move { (request, answer.await.ok()) }));
-        }
-    }
-
-    /// Answers requests that have expired. An earlier leader may have accepted a request in time, and ended
-    /// before it answered. The ledger then contains the answer. The ledger is read once for all these
-    /// requests.
-    async fn answer_expired(&mut self, requests: &[JobRequest]) {
-        let ledger = self.ledger.read().await;
-        for request in requests {
-            // If the ledger cannot be read, the request gets no answer now. The next read of the inbox
-            // classifies it again.
-            let answer = ledger.as_ref().ok().map(|ledger| classify::answer_to_expired(ledger, request));
-            self.classification.answered(request.id, answer.clone());
-            if let Some(answer) = answer {
-                self.write(request, &answer).await;
-            }
         }
     }
 

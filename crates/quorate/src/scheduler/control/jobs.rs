@@ -3,7 +3,7 @@ use crate::scheduler::{
         classify,
         error::{JobsError, utc},
         inbox,
-        request::{JobAction, JobRequest, JobResponse, RequestId},
+        request::{JobAction, JobRequest, JobResponse, RequestId, VALID_MAX},
         status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
     },
     schedule::Schedule,
@@ -112,7 +112,7 @@ impl Jobs {
     /// 60 s.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
-        self.valid_for = time.min(classify::VALID_MAX);
+        self.valid_for = time.min(VALID_MAX);
         self
     }
 
@@ -300,7 +300,7 @@ impl Jobs {
                     }
                 }
                 Err(LedgerError::NoMajority(report)) if report.is_permanent() => {
-                    let until = classify::valid_until(&request);
+                    let until = request.valid_until();
                     return Err(JobsError::AnswerUnread { id, until, report });
                 }
                 // Any other failure of the read does not show whether there is an answer.
@@ -356,9 +356,7 @@ impl Jobs {
 
     fn not_posted(&self, request: &JobRequest, report: NoMajority, may_be_posted: bool) -> JobsError {
         match may_be_posted {
-            true => {
-                JobsError::PerhapsPosted { id: request.id, until: classify::valid_until(request), report }
-            }
+            true => JobsError::PerhapsPosted { id: request.id, until: request.valid_until(), report },
             false => JobsError::NotPosted { report },
         }
     }
@@ -368,7 +366,7 @@ impl Jobs {
             Ok(mut observer) => observer.leader().await.ok().flatten().map(|leader| leader.worker),
             Err(_) => None,
         };
-        JobsError::Unanswered { id: request.id, leader, until: classify::valid_until(request) }
+        JobsError::Unanswered { id: request.id, leader, until: request.valid_until() }
     }
 
     /// Checks that the group has a job of this name.

@@ -71,6 +71,17 @@ pub struct JobRequest {
     pub what: JobAction,
 }
 
+/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of its
+/// answer.
+pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
+
+impl JobRequest {
+    /// Returns the time until which a leader may accept the request.
+    pub(in crate::scheduler) fn valid_until(&self) -> WallTime {
+        self.at + self.valid_for.min(VALID_MAX)
+    }
+}
+
 /// An action on a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]

@@ -17,6 +17,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// The largest number of open requests for runs.
@@ -339,15 +340,31 @@ pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: Wa
 /// Returns the place of a request's job.
 ///
 /// # Errors
-/// The request has expired, or the leader does not have the job.
+/// The leader does not have the job, or the request has expired and no earlier leader has changed the job's row for it.
 fn place_of(request: &JobRequest, jobs: &LedJobs, now: WallTime) -> Result<usize, Arc<str>> {
-    let late = (request.at + request.valid_for).until(now);
-    if !late.is_zero() {
-        return Err(format!("it came too late, by {late:.1?}").into());
-    }
     let job = request.what.job();
     let unknown = || format!("the leader {} knows no job called {job:?}", jobs.reporter().worker());
-    jobs.table().place(job).ok_or_else(|| unknown().into())
+    let place = jobs.table().place(job);
+    let late = request.valid_until().until(now);
+    let is_done =
+        |place| jobs.table().get(place).is_some_and(|entry| entry.row().requests.contains(&request.id));
+    if !late.is_zero() && !place.is_some_and(is_done) {
+        return Err(too_late(&request.what, late).into());
+    }
+    place.ok_or_else(|| unknown().into())
+}
+
+/// Returns why a request that arrives `late` is refused. The ledger does not record which request cancelled a run.
+fn too_late(what: &JobAction, late: Duration) -> String {
+    match what {
+        JobAction::Cancel { .. } => format!(
+            "too late, by {late:.1?}: no leader answered the request while it was valid; a leader may have cancelled \
+             runs before it could answer: look at what runs, and send a new request"
+        ),
+        _ => format!(
+            "too late, by {late:.1?}: no leader accepted the request while it was valid; send a new request"
+        ),
+    }
 }
 
 fn pause(

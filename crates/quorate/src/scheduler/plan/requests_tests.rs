@@ -98,7 +98,7 @@ fn a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_
     let (mut jobs, mut requests) = led_from(LedgerSnapshot::new(nodes, 2, SECOND));
     requests.resume(&mut jobs, at(NOW), &mut out);
     assert!(jobs.start_next(at(NOW), &mut out), "its run starts");
-    let failed = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out));
+    let failed = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW + 61), &mut out));
     drop(failed);
     requests.not_stored();
     let granted = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out));
@@ -239,6 +239,27 @@ fn a_request_that_is_late_or_comes_during_a_drain_is_refused() {
     assert!(ask(1, true, NOW + 61).contains("too late, by 1.0s"));
     assert!(ask(1, true, NOW).contains("too late"), "the answer stays");
     assert!(ask(2, false, NOW).contains("is being drained"));
+    let cancel = request(3, JobAction::Cancel { job: "j".into(), tick: None });
+    let late = refusal(requests.ask(cancel, true, &mut jobs, at(NOW + 61), &mut out));
+    assert!(late.contains("may have cancelled runs"), "{late}");
+}
+
+/// The leader that paused the job may have ended before it answered, and its row may be on a minority of the nodes.
+#[test]
+fn an_expired_pause_that_was_carried_out_is_answered_once_its_row_is_stored() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let pause = |id| request(id, JobAction::Pause { job: "j".into() });
+    to_store(requests.ask(pause(1), true, &mut jobs, at(NOW), &mut out));
+    requests.not_stored();
+    let resume = request(2, JobAction::Resume { job: "j".into() });
+    to_store(requests.ask(resume, true, &mut jobs, at(NOW), &mut out));
+    let granted = to_store(requests.ask(pause(1), true, &mut jobs, at(NOW + 61), &mut out));
+    let answer = requests.stored(granted, &mut jobs, at(NOW + 61), &mut out);
+    assert!(matches!(answer, JobResponse::Accepted { .. }), "it did pause the job: {answer:?}");
+    let row = jobs.table().get(0).expect("the job").row().clone();
+    assert!(row.paused.is_none(), "the job was resumed since then");
+    assert!(refusal(requests.ask(pause(3), true, &mut jobs, at(NOW + 61), &mut out)).contains("too late"));
 }
 
 #[test]
