@@ -1,5 +1,6 @@
 //! The decisions of a driver, as a state machine without a socket, a timer or a task.
 
+mod batches;
 mod probes;
 
 use crate::{
@@ -18,11 +19,6 @@ use crate::{
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The maximum number of requests in one batch.
-const BATCH_MAX: usize = 256;
-/// The maximum number of batches in flight. It is small for two reasons. Requests that arrive meanwhile
-/// gather into one batch, and a dead connection loses few bytes.
-const IN_FLIGHT_MAX: usize = 2;
 /// The number of batches in a row without a reply after which the connection counts as dead. One batch is
 /// enough if it writes a marker.
 const TIMEOUTS_MAX: u32 = 3;
@@ -69,6 +65,8 @@ pub(crate) struct Core {
     queue_due: BootTime,
     in_flight: Vec<InFlightBatch>,
     next_batch: u64,
+    /// The number of requests in the last batch.
+    last_batch: usize,
     connection: Connection,
     node_trust: NodeTrust,
     offset: Option<ClockOffset>,
@@ -138,6 +136,7 @@ impl Core {
             queue_due: NEVER,
             in_flight: Vec::new(),
             next_batch: 0,
+            last_batch: 0,
             connection: Connection::Down { retry_at: BootTime::default(), cause: None },
             offset: None,
             steps: watch_clock.then_some(steps),
@@ -369,154 +368,6 @@ impl Core {
     }
 
     // --- requests ---------------------------------------------------------------------------------------
-
-    /// Sends one batch if requests are queued and fewer than [`IN_FLIGHT_MAX`] batches are in flight. Returns
-    /// whether another call may send more.
-    fn send_batch(&mut self, now: BootTime, commands: &mut Vec<Command>) -> bool {
-        if self.in_flight.len() >= IN_FLIGHT_MAX || self.queue.is_empty() {
-            return false;
-        }
-        if self.node_trust.is_unknown() || self.marker_in_flight() {
-            return false; // Requests keep their order: an acquire must reach the node before its release.
-        }
-        if self.policy.config.sabotaged(Sabotage::ReleasesFirst) {
-            self.queue.make_contiguous().sort_by_key(|pending| !pending.is_release());
-        }
-        let objection = self.node_trust.objection(now);
-        let last = self.offset.map(|offset| offset.node_time_at_least(now + self.policy.config.node_timeout));
-        let mut requests = Vec::new();
-        let mut sent = Vec::new();
-        while requests.len() < BATCH_MAX
-            && let Some(pending) = self.queue.pop_front()
-        {
-            match (&pending.request, &objection) {
-                (None, _) if requests.is_empty() => {
-                    self.trust(now, pending.reply, commands);
-                    return true;
-                }
-                (None, _) => {
-                    self.queue.push_front(pending);
-                    break;
-                }
-                (Some(request), Some(why)) if request.votes() => {
-                    let why = why.clone();
-                    self.answer(pending.reply, None, Answer::Untrusted(why));
-                }
-                // The node compares its clock with the `not_after` of the batch, which is later than the
-                // `not_after` of this request. So the driver itself refuses the request.
-                (Some(_), _) if pending.not_after.is_some_and(|end| last.is_none_or(|last| last > end)) => {
-                    self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Stale)));
-                }
-                (Some(request), _) => {
-                    requests.push(request.clone());
-                    sent.push(Some(pending));
-                }
-            }
-        }
-        if !requests.is_empty()
-            && let Some(batch) = self.send(now, requests, commands)
-        {
-            batch.requests = sent;
-            batch.due = batch.next_deadline();
-        }
-        true
-    }
-
-    /// Sends a batch. Returns its entry in `in_flight`, so that the calling function can add the pending
-    /// requests. Returns `None` without a session.
-    fn send(
-        &mut self,
-        now: BootTime,
-        requests: Vec<Request>,
-        commands: &mut Vec<Command>,
-    ) -> Option<&mut InFlightBatch> {
-        let not_after = self.offset?.node_time_at_least(now + self.policy.config.node_timeout);
-        let stamp = self.node_trust.stored_marker().unwrap_or_default();
-        if requests.iter().any(Request::sets_a_key) {
-            self.fence = now + self.policy.config.fence();
-        }
-        let mut batch = Batch { requests, not_after, stamp };
-        if self.policy.config.sabotaged(Sabotage::NoNotAfter) {
-            batch.not_after = NodeTime::from_micros(u64::MAX);
-        }
-        let id = self.next_batch;
-        self.next_batch += 1;
-        commands.push(Command::Send { in_flight: id, batch });
-        let deadline = now + self.policy.config.node_timeout;
-        self.in_flight.push(InFlightBatch {
-            id,
-            sent: now,
-            memory: self.registry.node_epoch(self.me),
-            deadline,
-            due: deadline,
-            requests: Vec::new(),
-            marking: None,
-            trust_reply: None,
-        });
-        self.in_flight.last_mut()
-    }
-
-    fn on_reply(&mut self, now: BootTime, batch: InFlightBatch, reply: BatchReply) {
-        let from_receipt = self.policy.config.sabotaged(Sabotage::ValidityFromReceipt);
-        let sent = Some(if from_receipt { now } else { batch.sent });
-        if let Some(marking) = batch.marking {
-            return self.on_marker_reply(now, (marking, batch.trust_reply), sent, reply);
-        }
-        if batch.requests.is_empty() {
-            // The batch was a probe. It has no caller.
-            if let Some(Reply::Refused(Refusal::Marker(marker))) = reply.replies.into_iter().next() {
-                self.node_trust.marker_changed(now, reply.node_time, marker);
-            }
-            return;
-        }
-        if batch.requests.len() != reply.replies.len() {
-            let cause = Cause::Protocol("the number of replies differs from the number of requests".into());
-            for pending in batch.requests.into_iter().flatten() {
-                self.answer(pending.reply, sent, Answer::Failed(cause.clone()));
-            }
-            return;
-        }
-        for (pending, answer) in batch.requests.into_iter().zip(reply.replies) {
-            if let Reply::Refused(Refusal::Marker(marker)) = &answer {
-                self.node_trust.marker_changed(now, reply.node_time, marker.clone());
-            }
-            if let Some(pending) = pending {
-                self.answer_under(batch.memory, pending.reply, sent, Answer::Reply(answer));
-            }
-        }
-    }
-
-    fn on_marker_reply(
-        &mut self,
-        now: BootTime,
-        (marking, trust_reply): (Marking, Option<ReplyTo>),
-        sent: Option<BootTime>,
-        reply: BatchReply,
-    ) {
-        match reply.replies.into_iter().next() {
-            Some(Reply::Marked) => {
-                self.node_trust.marker_written(now, marking);
-                self.answer(trust_reply, sent, Answer::Reply(Reply::Marked));
-            }
-            Some(Reply::Refused(Refusal::Marker(marker))) => {
-                self.node_trust.marker_changed(now, reply.node_time, marker);
-                self.answer(trust_reply, sent, Answer::Failed(Cause::Closed));
-            }
-            // The write reached the node too late, or the node failed. After a new handshake the driver tries
-            // again.
-            other => {
-                let cause = match other {
-                    Some(Reply::Refused(Refusal::Stale)) => Cause::TimedOut,
-                    Some(Reply::Refused(why)) => {
-                        Cause::Protocol(format!("the marker could not be written: {why}").into())
-                    }
-                    _ => Cause::Protocol("the reply to a marker write does not fit it".into()),
-                };
-                self.answer(trust_reply, sent, Answer::Failed(cause.clone()));
-                self.fail_connection(now, cause);
-            }
-        }
-    }
 
     /// Sets `starting` to false once the first session can be used, or could not be opened. The requests that
     /// waited for it then get the node timeout, from now on.

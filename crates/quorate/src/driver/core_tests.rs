@@ -249,6 +249,29 @@ fn at_most_two_batches_are_in_flight_and_a_request_past_its_deadline_is_not_sent
     assert!(commands.is_empty(), "the third was not sent: {commands:?}");
 }
 
+/// A node serves one large batch with much less work than several small ones.
+#[test]
+fn a_second_batch_is_sent_once_it_is_as_large_as_the_one_in_flight() {
+    let mut harness = Harness::trusted();
+    (0..3).for_each(|_| harness.pending(release(), 111, true));
+    assert!(!harness.core.gathers(), "no batch of several requests was sent so far");
+    let (first, batch) = sent(harness.core.step(at(11))).remove(0);
+    assert_eq!(batch.requests.len(), 3);
+    for _ in 0..2 {
+        harness.pending(release(), 111, true);
+        assert!(!harness.core.gathers() && sent(harness.core.step(at(12))).is_empty(), "it is smaller");
+    }
+    harness.pending(release(), 111, true);
+    assert!(harness.core.gathers(), "it may be sent, and others may follow");
+    assert_eq!(sent(harness.core.step(at(12))).remove(0).1.requests.len(), 3);
+    harness.pending(release(), 111, true);
+    assert!(sent(harness.core.step(at(13))).is_empty(), "two batches are in flight");
+    harness.core.replied(at(14), first, reply(13, vec![Reply::Released(true); 3]));
+    assert!(sent(harness.core.step(at(14))).is_empty(), "it is smaller than the second");
+    let commands = harness.core.step(at(112));
+    assert!(sent(commands).is_empty() && harness.answers().len() == 7, "no request waits for ever");
+}
+
 #[test]
 fn after_several_timeouts_a_new_session_opens_after_the_fence_and_sends_releases_first() {
     let mut harness = Harness::trusted();

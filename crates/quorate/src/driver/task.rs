@@ -66,6 +66,13 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
     let mut flushed = pin!(channels.flush.clone().cancelled_owned());
     let mut messages = Vec::new();
     loop {
+        if driver.core.gathers() {
+            // The replies that have just arrived wake tasks, which then send their next requests.
+            tokio::task::yield_now().await;
+            while let Ok(message) = channels.messages.try_recv() {
+                driver.core.enqueue(message);
+            }
+        }
         let now = env.now();
         driver.carry_out(now);
         if driver.core.take_lost_memory() {

@@ -3,7 +3,7 @@
 
 use crate::{
     driver::core::{
-        Command, Core, IDLE_PROBES, IN_FLIGHT_MAX, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY,
+        Command, Core, IDLE_PROBES, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY, batches::IN_FLIGHT_MAX,
     },
     env::BootTime,
     node::{Cause, NodeTime, Reply, Request},
