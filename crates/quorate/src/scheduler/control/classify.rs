@@ -1,6 +1,6 @@
-//! Decides what to do with the requests in a group's inbox: the part of its ledger to which callers write
-//! requests for the leader. The decisions depend only on the records on the nodes, on the earlier decisions
-//! of this leader, and on the time.
+//! Decides what the leader does with the requests in its group's inbox. The inbox is the part of the group's
+//! ledger to which callers write requests. The decisions depend only on the records on the nodes, on the
+//! earlier decisions of this leader, and on the time.
 
 use crate::{
     env::WallTime,
@@ -23,8 +23,8 @@ pub(super) const KEPT: Duration = Duration::from_secs(3600);
 /// The shortest time between two writes of one answer. The answer is written again because a write may miss a
 /// node, for example one without free memory.
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
-/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of
-/// its answer.
+/// The longest time for which a request may be valid. Nodes keep the record of an answer for [`KEPT`]. A
+/// request that is valid for longer could be carried out again after its answer is gone.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
 
 /// Returns the record of a request.
@@ -47,8 +47,8 @@ fn too_late(request: &JobRequest) -> JobResponse {
     JobResponse::Refused { why: why.into() }
 }
 
-/// Returns the answer to a request that has expired. An earlier leader may have carried the request out and
-/// ended before it answered. The group's ledger then shows this, unless the request was a cancellation.
+/// Returns the answer to a request that has expired without an answer. An earlier leader may have carried the
+/// request out, and ended before it answered. Then the group's ledger shows this, except for a cancellation.
 pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> JobResponse {
     answer_of_earlier_leader(ledger, request).unwrap_or_else(|| match request.what {
         JobAction::Cancel { .. } => {
@@ -60,7 +60,8 @@ pub(super) fn answer_to_expired(ledger: &[Answered], request: &JobRequest) -> Jo
     })
 }
 
-/// Returns the answer of an earlier leader that accepted a request and ended before it answered.
+/// Returns the answer that an earlier leader would have given, if the ledger shows that it accepted the
+/// request.
 fn answer_of_earlier_leader(ledger: &[Answered], request: &JobRequest) -> Option<JobResponse> {
     #[derive(serde::Deserialize)]
     struct Row {
@@ -73,7 +74,8 @@ fn answer_of_earlier_leader(ledger: &[Answered], request: &JobRequest) -> Option
         JobAction::Trigger { .. } | JobAction::Backfill { .. } => found(request.id.key())
             .find_map(|value| serde_json::from_str::<Row>(value).ok())
             .map(|row| row.answer),
-        // The ledger does not record which request cancelled a run.
+        // The ledger does not store which request cancelled a run, so an accepted cancellation cannot be
+        // recognized.
         JobAction::Cancel { .. } => None,
         JobAction::Pause { job } | JobAction::Resume { job } => found(JobRow::key(job))
             .filter_map(|value| JobRow::parse(value).ok())
@@ -87,20 +89,20 @@ pub(super) fn valid_until(request: &JobRequest) -> WallTime {
     request.at + request.valid_for.min(VALID_MAX)
 }
 
-/// A step that the leader takes for the inbox.
+/// A step that the leader takes for one record of the inbox.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Passes the request to the leader.
+    /// Passes the request to the planner, which decides on it.
     PassOn(JobRequest),
     /// Writes the answer over the request, on every node that still has the request.
     Answer(JobRequest, JobResponse),
-    /// Answers that the request has expired, unless an earlier leader has accepted it.
+    /// Answers that the request has expired, unless the ledger shows that an earlier leader has accepted it.
     Expired(JobRequest),
     /// Logs once that this record cannot be read, and ignores the record.
     Unreadable(Arc<str>, RecordError),
 }
 
-/// The decisions of this leader about requests so far.
+/// The decisions of this leader about the requests in the inbox so far.
 #[derive(Debug, Default)]
 pub(super) struct Classification {
     known: BTreeMap<RequestId, KnownRequest>,
@@ -110,14 +112,15 @@ pub(super) struct Classification {
 #[derive(Debug)]
 struct KnownRequest {
     at: WallTime,
-    /// The answer, once the leader has decided on the request.
+    /// The leader's answer. `None` until the leader has decided on the request.
     answer: Option<JobResponse>,
-    /// The time when the answer was last written.
+    /// The time at which the answer was last written to the nodes.
     written_at: WallTime,
 }
 
 impl Classification {
-    /// Takes the nodes' records as of `now`, and returns the next steps, in the order of the requests' times.
+    /// Takes the records that the nodes have in the inbox at `now`. Returns the next steps, ordered by the
+    /// times of the requests.
     pub(super) fn update(&mut self, answers: &[Answered], now: WallTime) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut requests = BTreeMap::new();
@@ -177,7 +180,7 @@ impl Classification {
                 Some(Step::Expired(request))
             }
             None if is_new => Some(Step::PassOn(request)),
-            // The request was passed to the leader, which has not answered yet.
+            // The request was passed to the leader before, and the leader has not answered yet.
             None => None,
         }
     }
@@ -192,14 +195,14 @@ impl Classification {
     }
 }
 
-/// Returns the time below which the inbox must be pruned, or `None` if no record is old enough.
+/// Returns the time before which the inbox may be pruned, or `None` if no record is old enough.
 pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
     let below = (now - KEPT).as_micros();
     records(answers).any(|(_, record)| record.at < below).then_some(below)
 }
 
-/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, the
-/// result is the same answer that a leader [repeats](Classification::update).
+/// Returns the stored answer to a request, or `None` if no node has an answer. If nodes have different answers,
+/// returns the one that a leader would [repeat](Classification::update).
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
     let key = id.key();
     let found =
@@ -281,8 +284,8 @@ mod tests {
     fn each_request_is_passed_on_once_in_the_order_of_the_times() {
         let mut inbox = Classification::default();
         let (first, second) = (request(9, 1), request(2, 3));
-        // The first request has reached only one node, the second both nodes. The sender of the first may
-        // still try the other node.
+        // The first request has reached only one node, and its sender may still send it to the other one. The
+        // second request has reached both nodes.
         let nodes = [node(&[stored(&second)]), node(&[stored(&first), stored(&second)])];
         assert_eq!(inbox.update(&nodes, at(4)), [Step::PassOn(first.clone()), Step::PassOn(second)]);
         assert_eq!(inbox.update(&nodes, at(5)), [], "the leader has them");
@@ -417,7 +420,8 @@ mod tests {
         };
         assert_eq!(answer_to_expired(&nodes(&row), &pause), too_late(&pause));
         row.changed_by(pause.id);
-        // The job was resumed since then, but the request did pause it.
+        // The job was resumed later, so it is not paused now. The request is accepted nevertheless, because it
+        // did pause the job.
         row.changed_by(RequestId::from_u128(8));
         assert!(matches!(answer_to_expired(&nodes(&row), &pause), JobResponse::Accepted { .. }));
         let cancel = JobRequest { what: JobAction::Cancel { job, tick: None }, ..request(9, 0) };
