@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// which no more than the grace period remains.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
-/// Requires that work is asked to stop within [`SOON`] once no more than the grace period of its lease remains. A worker
-/// whose process is paused is exempt.
+/// Requires that work is asked to stop within [`SOON`] once no more than the grace period of its lease remains.
+/// A worker whose process is paused is exempt.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
     ending_since: BTreeMap<u64, Duration>,
