@@ -93,8 +93,8 @@ impl Election {
 
     lease_options!();
 
-    /// Campaigns only while `check` returns true. `check` is called at least once a second while the candidate waits for
-    /// the lease, and before each term. It does not end a term that has begun.
+    /// Campaigns only while `check` returns true. `check` is called at least once a second while the candidate
+    /// waits for the lease, and before each term. A term that has begun does not end if `check` returns false.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
@@ -219,7 +219,7 @@ impl Election {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Returns the lock that the leader holds. When an attempt at the lock finds another leader, this
+    /// Returns the lock that the leader holds. If an attempt at the lock finds that another worker leads, this
     /// candidate notes that leader.
     pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
@@ -257,7 +257,7 @@ impl Election {
         self.candidate_delay
     }
 
-    /// Returns whether this candidate campaigns only under a condition.
+    /// Returns whether a condition was set with [`Election::eligible_while`].
     pub(super) fn has_condition(&self) -> bool {
         self.eligible.is_some() || self.options.health().is_some()
     }
@@ -271,7 +271,7 @@ impl Election {
         self.shared.events.emit(event);
     }
 
-    /// Records that this candidate leads for `term`.
+    /// Records that this candidate leads, in the term `term`.
     pub(super) fn begin_term(&self, term: &Term) {
         *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.clone());
         let quorum = self.quorum();
@@ -284,8 +284,9 @@ impl Election {
         self.shared.known_leader.clear();
     }
 
-    /// Records the holder of the group's lease, and logs the leader if it has changed. A reservation for a
-    /// successor, and the owner token [`Owner::QUEUE`] of a queue, name no leader.
+    /// Notes the holder of the group's lease as the leader, and logs a change of the leader. Two owner tokens
+    /// are no leaders and are ignored: a reservation for a successor, and [`Owner::QUEUE`], which stands for a
+    /// queue.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;
@@ -298,7 +299,8 @@ impl Election {
         }
     }
 
-    /// Marks the candidate as running until the returned guard is dropped; `None` if it is running already.
+    /// Marks the candidate as running until the returned guard is dropped. Returns `None` if it is already
+    /// running.
     pub(super) fn begin_campaign(&self) -> Option<RunningGuard> {
         let was_running = self.shared.running.swap(true, Ordering::AcqRel);
         (!was_running).then(|| RunningGuard(self.clone()))
