@@ -112,8 +112,8 @@ impl Env {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     pub async fn sleep_until(&self, at: BootTime) {
-        // This call yields to other tasks now and then. Without it, a loop that sleeps until times in the
-        // past would never yield, and could not be cancelled.
+        // This call yields to other tasks from time to time. Otherwise a loop of sleeps until times in the past
+        // would never yield, and could not be cancelled.
         tokio::task::consume_budget().await;
         while self.now() < at {
             self.world.sleep_until(at).await;

@@ -77,8 +77,7 @@ enum Place {
 }
 
 impl Place {
-    /// Returns whether a message in this state occupies a slot. Otherwise it is in the waiting room, or has
-    /// ended.
+    /// Returns whether a message in this state occupies a slot. Otherwise it is in the waiting room.
     fn counts(self) -> bool {
         !matches!(self, Self::Elsewhere(_))
     }
