@@ -1,5 +1,5 @@
-//! Tests of the API as a new user sees it: names and settings of any type, errors of any type, short `Debug`
-//! output, and tasks of a term.
+//! Tests of the public interface as a new user meets it. Names and settings may be of any type, errors too, the
+//! `Debug` output is short, and tasks end with their term.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
