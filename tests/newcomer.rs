@@ -121,7 +121,7 @@ fn workers_that_disagree_see_both_values() {
         .run(["exec", "--config", &file, "--lock", "job", "--no-wait", "--", "true"])
         .expect(69)
         .says(&parts);
-    // A daemon with this `max_ttl` can never work. So it ends with the exit code that tells systemd not to
+    // A daemon with this `max_ttl` can never work. So it ends with the exit code after which systemd does not
     // restart it.
     program.run(["run", "--config", &file]).expect(78).says(&parts);
     // The nodes still accept a worker with the right `max_ttl`.

@@ -130,7 +130,7 @@ fn systemd_gets_messages_on_start_leadership_watchdog_reload_and_end() {
     follower.wait(PATIENCE).expect(0);
     other.until("STOPPING=1", 1);
 
-    // A command must not inherit the variables with which systemd tells the daemon its socket.
+    // The variables for the daemon's socket must not be passed to a command.
     let seen = program.read("seen");
     assert!(!seen.is_empty() && seen.lines().all(|line| line == "socket= watchdog="), "{seen}");
 }

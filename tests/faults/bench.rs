@@ -125,7 +125,7 @@ impl Bench {
         self.servers[index].command(&["EXISTS", key]) == "1"
     }
 
-    /// Returns the servers that store the key of the lock.
+    /// Returns the indices of the servers that store the key of the lock.
     pub(crate) fn holders_of(&self, lock: &str) -> Vec<usize> {
         let key = format!("quorate:{lock}");
         (0..self.servers.len()).filter(|&index| self.is_stored(index, &key)).collect()

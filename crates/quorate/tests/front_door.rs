@@ -1,5 +1,5 @@
-//! Tests of the public interface as a new user meets it. Names and settings may be of any type, errors too, the
-//! `Debug` output is short, and tasks end with their term.
+//! Tests of the public interface as a new user meets it: names, settings and errors of any type, a short
+//! `Debug` output, and tasks that end with their term.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

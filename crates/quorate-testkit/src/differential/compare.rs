@@ -102,7 +102,8 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// Returns the first node's reply to `requests`, after all nodes have given the same reply.
+    /// Sends `requests` to all nodes, and returns the first node's reply. Fails if another node replies
+    /// differently.
     async fn ask(
         &mut self,
         requests: &[Request],
@@ -146,7 +147,7 @@ impl Table<'_, '_> {
         Ok(first.map(|(_, replies)| replies).unwrap_or_default())
     }
 
-    /// Reads, from the first node, the state on which `asks` depend.
+    /// Reads from the first node the state that is needed to compute the values in `asks`.
     async fn look(&mut self, asks: &[Ask]) -> Result<(), Difference> {
         let (named, looks): (Vec<u8>, Vec<Request>) = KnownState::looks(asks).into_iter().unzip();
         self.known.counters.clear();

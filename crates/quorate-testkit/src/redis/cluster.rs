@@ -1,7 +1,7 @@
 use super::{RedisConfig, RedisServer, StartError};
 use std::ops::{Index, IndexMut};
 
-/// Several independent servers. (They are not a Redis Cluster, because Quorate's nodes do not know each other.)
+/// Several independent servers. They are not a Redis Cluster: Quorate's nodes do not know each other.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,

@@ -61,9 +61,9 @@ struct Job {
     what: Arc<str>,
     /// The number of the grant, unique in this simulation.
     held: u64,
-    /// What `Machine::stood_at` returned for the worker's machine when the guarantee last applied to the grant.
-    /// If the machine now returns another time, its clock has stood still since then. `None` if the guarantee
-    /// has not applied to the grant since the work began.
+    /// The time that `Machine::stood_at` returned for the worker's machine when the guarantee last applied to
+    /// the grant. If the machine now returns another time, its clock has stood still since then. `None` if the
+    /// guarantee has not applied to the grant since the work began.
     stood_before: Option<Option<u64>>,
 }
 

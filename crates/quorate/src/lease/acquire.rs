@@ -329,7 +329,8 @@ impl<'a, D: RoundData> Round<'a, D> {
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         match attempt.step {
             Step::Acquiring => attempt.tally.count(vote),
-            // The vote of a spared node may replace a node that does not raise its counter.
+            // The first nodes of a partial round may fail to raise their counters. Then the vote of a node that
+            // was spared at first counts in their place.
             Step::Raising { .. } if self.is_partial => return attempt.tally.count(vote),
             // The attempt is already decided, so this vote is not counted. If the attempt was won, its first
             // extension also finds this node's grant. If it was lost, a release has already been sent.

@@ -37,7 +37,7 @@ pub struct Inspection {
 /// The owner of a resource, as far as an inspection shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InspectTarget<'a> {
-    /// There is no owner: no majority can name the same one.
+    /// The resource is free: whatever the other nodes answer, no owner can have a majority.
     Nobody,
     /// It is not known. The nodes that have not answered may complete a majority for an owner.
     Unknown,

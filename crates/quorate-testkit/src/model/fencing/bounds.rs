@@ -74,9 +74,9 @@ pub enum Rule {
     Quarantine,
     /// A counter that was written before its node's memory began is treated as missing.
     OldCounters,
-    /// If a node comes back with an earlier state, its memory begins later than its clock shows. The restored
-    /// counter may have been started from a clock that was ahead, and must count as older than the memory. The
-    /// delay is at least the largest possible difference of clocks.
+    /// If a node comes back with an earlier state, its memory begins some time after the moment that its clock
+    /// shows. This time is at least the largest possible difference of two clocks. A restored counter may have
+    /// been started from a clock that was ahead, and must count as older than the node's memory.
     LateMemory,
 }
 

@@ -70,8 +70,9 @@ pub enum From {
     /// Like [`Self::Read`]. The second leader has continued the run at y and z. The first leader holds the
     /// claim there, and has not counted an attempt.
     Claimed,
-    /// Like [`Self::Opened`]. The second leader has continued the run, and ended it before it started at y and
-    /// z. The first leader holds the claim at x and y, and has counted an attempt there. Then y has forgotten.
+    /// Like [`Self::Opened`], with these further steps. The second leader has continued the run at y and z, and
+    /// has ended it there before it started. The first leader holds the claim of the run at x and y, and has
+    /// counted an attempt there. Then y has forgotten its data.
     Voided,
 }
 
