@@ -56,7 +56,7 @@ impl Bench {
         ended
     }
 
-    /// Runs `exec`; the options come before the command.
+    /// Runs `exec`. The options are placed before the command.
     #[track_caller]
     fn exec(&self, args: &[&str]) -> Ended {
         let list = self.nodes.list();

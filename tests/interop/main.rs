@@ -39,7 +39,7 @@ const NAME: &str = "job";
 const OURS: [&str; 2] = ["ours", "also ours"];
 /// The number of times that each contender must acquire the lock before the contest ends.
 const WINS: u64 = 8;
-/// The longest time within which each contender must do so.
+/// The longest time that the contenders have for these wins.
 const CONTEST: Duration = Duration::from_secs(25);
 
 /// Five servers that all clients use, and one server on which the judge counts.

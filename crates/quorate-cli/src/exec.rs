@@ -227,8 +227,8 @@ impl Stall {
     }
 }
 
-/// Returns the reason why a lease was not extended, as text. `stalled` is the longest time for which this
-/// process did not run, and `allowed` the longest for which it may not run.
+/// Returns the reason why a lease was not extended, as text. `stalled` is the longest pause during which this
+/// process did not run. `allowed` is the longest pause with which a lease can still be extended in time.
 fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> String {
     if stalled > allowed {
         return format!(

@@ -16,7 +16,8 @@ const PAGES_A_CALL: usize = 4;
 /// The position of the first item's first key in KEYS, counted from 1. The marker's key comes before it.
 const FIRST_ITEM_KEY: usize = 2;
 
-/// The maximum number of arguments of a request that other requests of a batch may share.
+/// The maximum number of arguments that one request can share with other requests of its batch. Shared
+/// arguments are sent only once.
 const SHARED_MAX: usize = 4;
 
 /// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.

@@ -235,8 +235,8 @@ impl ExamConnection<'_> {
     /// must be called last, because it switches the connection to another protocol.
     async fn denied_pushes(&mut self, keys: &Keys) -> Result<Vec<String>, Cause> {
         let channel = format!("{}{{doctor}}:freed", keys.prefix());
-        // Subscribing to this channel has only one effect on others: scripts that release leases also ask for
-        // the subscribers of the lock.
+        // The subscription has only one effect on other clients. A script that releases a lease counts the
+        // subscribers of its lock, and publishes a message if there are any.
         let waiters = keys.waiters();
         let mut denied = Vec::new();
         let resp = [

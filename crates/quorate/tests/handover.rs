@@ -179,7 +179,8 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     // The resign request stays on the nodes for another ten seconds. It must not apply to the new leader.
     outside.env().sleep(SECOND).await;
     assert!(b.election.term().is_some_and(|term| term.token() == second && term.is_valid()));
-    // The next request is for the present leader. The old request, which is still stored, must not block it.
+    // The next request is for the present leader. The old request is still stored, but it must not block the
+    // new one.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
     assert_eq!(&*again.0.worker, "b");
     a.elected().await;

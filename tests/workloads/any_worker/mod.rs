@@ -33,7 +33,7 @@ const WORKERS: usize = 3;
 const STEP: Duration = Duration::from_millis(20);
 /// The longest time that the catch-up runs and the history entries may take after the last kill.
 const TO_DRAIN: Duration = Duration::from_secs(60);
-/// The number of kills between two reports of progress.
+/// The number of kills after which the test reports its progress.
 const PROGRESS_EVERY: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]

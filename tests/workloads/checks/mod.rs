@@ -41,7 +41,7 @@ pub(crate) trait Check {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Helpers for tests that write journals by hand.
+    //! Helpers for tests that write the lines of a journal themselves.
 
     use super::*;
     use crate::harness::Event;

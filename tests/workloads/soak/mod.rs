@@ -33,7 +33,7 @@ const TTL: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(10);
 /// The largest number of events that are read before the planned actions are checked again.
 const EVENTS: usize = 500;
-/// The time between two calls of `settle` of the checks.
+/// The time between two calls of `settle`, by which the checks judge the events that are old enough.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// The time that a worker may take to end. It covers the grace period, a completion that is repeated for a TTL,
 /// and a busy machine.
@@ -187,7 +187,7 @@ impl Soak {
         director.end(TO_END, |director, who, entry| take(director, figures, checks, who, entry));
         let mut found = checks.claims.finish(due);
         found.extend(checks.ticks.finish(due, director.truth()));
-        // No more events can arrive. With this late time, the checks settle everything.
+        // No more events can arrive. This time is so late that the checks now judge all events.
         let end = SystemWorld.now() + HORIZON * 2;
         found.extend(checks.exclusion.settle(end, director.truth()));
         found.extend(checks.step_down.settle(end, director.truth()));
@@ -208,7 +208,7 @@ impl Soak {
         Report { figures, violations: self.director.into_violations() }
     }
 
-    /// Reads events for one round, and lets the checks settle regularly.
+    /// Reads and handles events for one round. Calls `settle` of the checks at regular intervals.
     fn step(&mut self) {
         for (_, took) in self.director.ended(TO_END) {
             self.figures.to_end.add(took);

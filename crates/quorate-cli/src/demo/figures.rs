@@ -52,7 +52,7 @@ pub(crate) struct Figures {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Failover {
     pub(crate) signal: &'static str,
-    /// The time from the signal to the next worker's `elected`, in milliseconds; `None` if there was none.
+    /// The time from the signal to the next worker's `elected`, in milliseconds. `None` if there was none.
     pub(crate) ms: Option<f64>,
 }
 

@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_secs(30);
 pub struct Difference {
     /// The number of the step, from zero.
     pub step: usize,
-    /// The request whose replies differ; `None` if the difference concerns the batch, the handshake or the
+    /// The request whose replies differ. `None` if the difference concerns the batch, the handshake or the
     /// node's clock.
     pub asked: Option<Request>,
     /// The first node and the node that differs, each with its reply. If a node failed before its reply was

@@ -129,7 +129,8 @@ enum Phase {
     Begun,
     /// The attempt found that the limit was reached.
     DeadLettered,
-    /// The attempt found the limit reached, although fewer attempts had begun or left a count behind.
+    /// The attempt found that the limit was reached. This is an error of the protocol, because fewer attempts
+    /// than the limit had begun or left their count behind.
     TooEarly,
 }
 

@@ -31,7 +31,7 @@ impl PostgresServer {
     /// Starts an empty server on a free loopback port, and waits until it accepts connections.
     ///
     /// # Errors
-    /// [`StartPostgresError`]; if PostgreSQL is missing, it says how to install it.
+    /// [`StartPostgresError`]. If PostgreSQL is missing, the error says how to install it.
     pub fn start() -> Result<Self, StartPostgresError> {
         let folder = programs::folder().ok_or(StartPostgresError::Missing)?;
         let dir = tempfile::Builder::new().prefix("quorate-postgres-").tempdir()?;

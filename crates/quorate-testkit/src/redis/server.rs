@@ -33,7 +33,7 @@ impl RedisServer {
     /// Starts a server with no persistence on a free loopback port, and waits until it answers.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start() -> Result<Self, StartError> {
         Self::start_with(RedisConfig::new())
     }
@@ -41,7 +41,7 @@ impl RedisServer {
     /// Starts a server with `config`.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start_with(config: RedisConfig) -> Result<Self, StartError> {
         let dir = tempfile::Builder::new().prefix("quorate-redis-").tempdir()?;
         let clock = config.has_own_clock().then(|| ServerClock::new(dir.path())).transpose()?;
@@ -63,7 +63,7 @@ impl RedisServer {
         self.port
     }
 
-    /// Returns the process id; `None` while the process does not run because it was killed.
+    /// Returns the process id. `None` while the process does not run because it was killed.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }

@@ -55,7 +55,8 @@ pub struct Beside {
     pub run: u64,
     /// `true` if both runs are in one process.
     pub same_process: bool,
-    /// The time for which the process of this run's worker has run without a pause; `None` while the process is paused.
+    /// The time for which the process of this run's worker has run without a pause. `None` while the process is
+    /// paused.
     pub awake_for: Option<Duration>,
     /// Like [`RunStart::clock_stood`], for the worker of this run.
     pub clock_stood: bool,

@@ -21,7 +21,7 @@ pub struct Machine {
 struct State {
     boot: AdjustableClock,
     wall: AdjustableClock,
-    /// The time that the boot clock showed when it last stopped; `None` if it never did.
+    /// The time that the boot clock showed when it last stopped. `None` if it never did.
     stood_at: Option<u64>,
     asleep_since: Option<Duration>,
     sleeps: Vec<Sleep>,
@@ -35,8 +35,8 @@ struct Sleep {
 }
 
 impl Machine {
-    /// Creates a machine that is awake. Its processes sleep for at most `nap` before they read the clock again;
-    /// the library uses [`NAP`].
+    /// Creates a machine that is awake. Its processes sleep for at most `nap` before they read the clock again.
+    /// (The library's own limit is [`NAP`].)
     pub fn new(truth: Truth, boot: SimClock, wall: SimClock, nap: Duration) -> Arc<Self> {
         let (boot, wall) = (AdjustableClock::new(boot), AdjustableClock::new(wall));
         let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };

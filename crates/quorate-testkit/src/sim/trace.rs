@@ -9,7 +9,7 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Trace {
     truth: Truth,
-    /// The lines; `None` if the trace is not recorded.
+    /// The lines. `None` if the trace is not recorded.
     lines: Option<Arc<Mutex<Vec<String>>>>,
 }
 

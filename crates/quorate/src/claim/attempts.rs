@@ -69,7 +69,7 @@ pub enum Payload {
     Free,
     /// A majority stores this other payload.
     Other(Arc<str>),
-    /// It is not known, because the nodes that have not answered may store another payload on a majority.
+    /// The nodes that have not answered decide this: they may store another payload on a majority.
     Unknown,
 }
 

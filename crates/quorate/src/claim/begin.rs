@@ -66,11 +66,12 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
     }));
 }
 
-/// Decides on each acquired message. If there is an attempt limit or a payload, an attempt begins only after
-/// a majority has counted it.
+/// Decides on each acquired message. If there is an attempt limit or a payload, an attempt begins only after a
+/// majority has counted it.
 ///
 /// # Cancel safety
-/// Dropping the future releases all of the messages. Counts that a node has confirmed are withdrawn; counts
+///
+/// Dropping the future releases all of the messages. Counts that a node has confirmed are withdrawn. Counts
 /// without a confirmation stay.
 pub(super) async fn begin(
     inner: &Arc<QuorumInner>,

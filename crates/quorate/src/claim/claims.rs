@@ -101,8 +101,8 @@ impl Claims {
     }
 
     /// Sets how long a message stays given up after a dead-letter hook has handled it. The default is
-    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has handled stays
-    /// given up for as long as the nodes keep the count of its attempts.
+    /// [`Claims::retention`]. [`Claims::reset`] ends this time earlier. A message that no hook has handled
+    /// stays given up for as long as the nodes keep the count of its attempts.
     pub fn dead_letter_retention(mut self, time: Duration) -> Self {
         self.dead_letter_retention = Some(time);
         self

@@ -291,7 +291,7 @@ impl QuorumConfig {
         })
     }
 
-    /// Checks the name of a worker; `field` is the setting that contains the name.
+    /// Checks the name of a worker. `field` is the setting that contains the name, for the text of the error.
     pub(crate) fn validate_worker(field: &'static str, name: &str) -> Result<(), SettingError> {
         if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();

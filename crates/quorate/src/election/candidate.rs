@@ -175,7 +175,8 @@ impl Election {
         self.term().is_some_and(|term| term.is_valid())
     }
 
-    /// Returns how long this candidate will lead from now on if no extension succeeds; zero if it does not lead.
+    /// Returns how long this candidate will lead from now on if no extension succeeds. The result is zero if it
+    /// does not lead.
     pub fn remaining(&self) -> Duration {
         self.term().map_or(Duration::ZERO, |term| term.remaining())
     }
@@ -284,9 +285,9 @@ impl Election {
         self.shared.known_leader.clear();
     }
 
-    /// Notes the holder of the group's lease as the leader, and logs a change of the leader. Two owner tokens
-    /// are no leaders and are ignored: a reservation for a successor, and [`Owner::QUEUE`], which stands for a
-    /// queue.
+    /// Notes the holder of the group's lease as the leader, and logs a change of the leader. Two kinds of owner
+    /// token do not name a leader and are ignored: a reservation for a successor, and [`Owner::QUEUE`], which a
+    /// node reports if the lease is free but waiters queue for it.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;

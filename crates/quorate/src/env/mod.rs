@@ -101,7 +101,7 @@ impl Env {
         self.world.random()
     }
 
-    /// Returns a random duration, evenly distributed in `[0, below)`; zero if `below` is zero.
+    /// Returns a random duration, evenly distributed in `[0, below)`. The result is zero if `below` is zero.
     pub fn random_below(&self, below: Duration) -> Duration {
         let nanos = u64::try_from(below.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.random().checked_rem(nanos).unwrap_or(0))

@@ -113,7 +113,7 @@ impl LeaseDeadline {
         let _ = self.why.compare_exchange(NO_CAUSE, cause as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Returns the reason why the work was asked to stop; `None` until it is.
+    /// Returns the reason why the work was asked to stop. `None` until it is.
     pub(crate) fn why(&self) -> Option<StepDownCause> {
         use StepDownCause::{MaxHold, NotExtended, Released, Unhealthy};
         let recorded = self.why.load(Ordering::Acquire);

@@ -34,7 +34,7 @@ pub enum Reply {
         /// The holder: an owner token, [`Owner::READERS`] if readers hold the resource, or [`Owner::QUEUE`]
         /// if another waiter comes first.
         owner: Owner,
-        /// The remaining time by the node's clock; `None` if the key never expires, which only another client
+        /// The remaining time by the node's clock. `None` if the key never expires, which only another client
         /// can have set.
         remaining: Option<Duration>,
     },
@@ -93,8 +93,7 @@ pub enum Refusal {
     /// The node's clock was past the batch's `not_after`.
     #[error("the request reached the node too late")]
     Stale,
-    /// The node's marker is not the one that the driver saw. Contains the node's marker; `None` if it has
-    /// none.
+    /// The node's marker is not the one that the driver saw. Contains the node's marker. `None` if it has none.
     #[error("the node's marker changed")]
     Marker(Option<Arc<str>>),
     /// The resource has no counter on this node, and the proposed value is too far from the node's clock.
@@ -147,7 +146,7 @@ pub struct DoneRecord {
     pub result: Arc<str>,
     /// The fingerprint of the payload, in hexadecimal digits, if there is one.
     pub payload: Option<Arc<str>>,
-    /// The number of attempts after which the message was dead-lettered; `None` if it was completed.
+    /// The number of attempts after which the message was dead-lettered. `None` if it was completed.
     pub dead_lettered: Option<u32>,
 }
 

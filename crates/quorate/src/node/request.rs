@@ -67,7 +67,7 @@ pub enum Request {
     /// Only the worker for which the resource is reserved can then acquire it. The counter does not change
     /// until that acquire increments it.
     Reserve {
-        /// The resource that is held; not a claim.
+        /// The resource that is held. It must not be a claim.
         resource: Resource,
         /// The owner token of the expected holder.
         owner: Owner,
@@ -87,7 +87,7 @@ pub enum Request {
     /// Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access
     /// comes before the reader.
     Share {
-        /// The resource to read under; not a claim.
+        /// The resource to read under. It must not be a claim.
         resource: Resource,
         /// The token of the attempt.
         owner: Owner,
@@ -99,17 +99,17 @@ pub enum Request {
     /// Extends the lease of a reader to `ttl` from now, and never shortens it. If the node has lost the
     /// reader, adds it again, unless a writer holds the resource or is in its queue.
     ExtendShare {
-        /// The resource that is read under; not a claim.
+        /// The resource that is read under. It must not be a claim.
         resource: Resource,
         /// The owner token of the reader.
         owner: Owner,
         /// The duration of the lease from now.
         ttl: Duration,
     },
-    /// Removes a reader; removing the last one frees the resource. A node serves it even after `not_after`
-    /// and under another marker.
+    /// Removes a reader. The removal of the last reader frees the resource. A node serves this request even
+    /// after `not_after` and under another marker.
     ReleaseShare {
-        /// The resource that is read under; not a claim.
+        /// The resource that is read under. It must not be a claim.
         resource: Resource,
         /// The owner token of the reader.
         owner: Owner,
@@ -118,7 +118,7 @@ pub enum Request {
     /// counted. The owner alone does not prove that there was no other holder in between, since a delayed
     /// extension may have set the same owner again.
     Downgrade {
-        /// The resource that is held; not a claim.
+        /// The resource that is held. It must not be a claim.
         resource: Resource,
         /// The owner token of the holder.
         owner: Owner,
@@ -132,7 +132,7 @@ pub enum Request {
     /// Adds a place to the resource's queue, or extends an existing place to `ttl` from now. Places are
     /// ordered by `at`, then by ticket, whatever the order of their requests.
     Queue {
-        /// The resource that the waiter needs; not a claim.
+        /// The resource that the waiter needs. It must not be a claim.
         resource: Resource,
         /// The token of the place.
         ticket: Owner,
@@ -150,7 +150,7 @@ pub enum Request {
     },
     /// Removes a place from the queue. A node serves it even after `not_after` and under another marker.
     LeaveQueue {
-        /// The resource that the waiter needed; not a claim.
+        /// The resource that the waiter needed. It must not be a claim.
         resource: Resource,
         /// The token of the place.
         ticket: Owner,
@@ -207,7 +207,7 @@ pub enum Request {
         ledger: Arc<str>,
         /// The sealing leader's term.
         term: FencingToken,
-        /// The cursor that the last page returned; `None` for the first page.
+        /// The cursor that the last page returned. `None` for the first page.
         after: Option<Cursor>,
     },
     /// Writes a record by compare and set: the stored record must be the one that the leader expects, or
@@ -234,7 +234,7 @@ pub enum Request {
         term: FencingToken,
         /// The new low-water mark: records whose [`Record::at`] is smaller are removed.
         below: u64,
-        /// The cursor that the last step returned; `None` for the first step.
+        /// The cursor that the last step returned. `None` for the first step.
         after: Option<Cursor>,
     },
     /// Sets the retention of a ledger: the time for which it is kept after its last *seal*, *write*, *prune*
@@ -249,9 +249,9 @@ pub enum Request {
     Read {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
-        /// The cursor that the last page returned; `None` for the first page. Not used with a `key`.
+        /// The cursor that the last page returned. `None` for the first page. Not used with a `key`.
         after: Option<Cursor>,
-        /// The key of the only record to return; `None` for all records.
+        /// The key of the only record to return. `None` for all records.
         key: Option<Arc<str>>,
     },
     /// Sets the node's marker if the stored one is `expect`.

@@ -258,8 +258,8 @@ impl SchedulerRun {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        // This worker takes open runs, and refreshes the retention of its jobs' data, even while it does not
-        // lead.
+        // Even while this worker does not lead, it takes open runs, and refreshes the retention of its jobs'
+        // data.
         let stop = CancellationToken::new();
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);

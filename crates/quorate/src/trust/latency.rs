@@ -105,7 +105,7 @@ impl NodeLatency {
         self.deviation.store(deviation, Ordering::Relaxed);
     }
 
-    /// Returns the time within which the node answers nearly always; `None` before the first reply.
+    /// Returns the time within which the node answers nearly always. `None` before the first reply.
     fn high(&self) -> Option<Duration> {
         let (mean, deviation) = (self.mean.load(Ordering::Relaxed), self.deviation.load(Ordering::Relaxed));
         (mean > 0).then(|| Duration::from_nanos(mean.saturating_add(deviation.saturating_mul(4))))

@@ -7,10 +7,10 @@ const HEAD: &str = "quorate-marker ";
 /// `max_ttl`. It is refused, because it does not show whether the settings agree.
 const VERSION: &str = "2";
 
-/// A record that each node stores. From it, a worker notices that the node has lost its memory, or that another worker
-/// has other settings.
+/// A record that each node stores. From the marker, a worker notices that the node has lost its memory, or that
+/// another worker has other settings.
 ///
-/// The text form is lines of `key=value`; nodes and scripts compare it as a whole.
+/// The text form has lines of `key=value`. Nodes and scripts compare the text as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The server's run id when the marker was written.

@@ -64,7 +64,7 @@ pub(crate) enum Admission {
     Write(Marking),
     /// The node must not vote for another reason, which an operator must fix first.
     Refused(VoteRejection),
-    /// It is not decided yet whether the node may vote.
+    /// The worker does not know yet whether the node may vote.
     Unknown,
 }
 
@@ -290,7 +290,7 @@ impl NodeTrust {
         }
     }
 
-    /// Returns the reason why the node must not vote now; `None` if there is none.
+    /// Returns the reason why the node must not vote now. `None` if there is none.
     pub(crate) fn objection(&self, now: BootTime) -> Option<VoteRejection> {
         if let Some(twin) = self.registry.twin(self.me) {
             return Some(VoteRejection::Twin(twin));

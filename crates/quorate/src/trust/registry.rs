@@ -60,7 +60,7 @@ impl NodeStatus {
         self.state == NodeState::Trusted
     }
 
-    /// Returns the reason why the node does not vote, as text; `None` if it votes.
+    /// Returns the reason why the node does not vote, as text. `None` if it votes.
     pub fn reason(&self) -> Option<String> {
         Some(match &self.state {
             NodeState::Trusted => return None,

@@ -45,7 +45,7 @@ impl RunOf {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) start: RunStart,
-    /// The true wall time at which the run ended, and the way in which it ended; `None` while it is active.
+    /// The true wall time at which the run ended, and the way in which it ended. `None` while it is active.
     pub(super) end: Option<(WallTime, RunEnd)>,
 }
 
@@ -60,7 +60,7 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) asked: Asked,
-    /// The true wall time at which the operator received the result, and the result; `None` before that.
+    /// The true wall time at which the operator received the result, and the result. `None` before that.
     pub(super) told: Option<(WallTime, Told)>,
 }
 

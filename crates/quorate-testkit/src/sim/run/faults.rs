@@ -84,7 +84,8 @@ impl Run {
     }
 
     /// Deletes the markers that a mistaken worker set on servers that had lost their own. With such a marker,
-    /// the server would not count for the other workers. An operator would delete it; a worker must not.
+    /// the server would not count for the other workers. An operator would delete the marker, as this function
+    /// does. A worker must not.
     pub(super) fn delete_foreign_markers(&mut self) {
         let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
         let (nodes, settings) = (Marker::node_set(&names), SharedSettings::of(&self.plan.setup));

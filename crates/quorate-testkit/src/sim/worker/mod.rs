@@ -125,7 +125,8 @@ impl Worker {
     }
 
     /// Waits for `time`. If the faults are over by then, waits on until the worker is stopped. A worker calls
-    /// this before it gives up work on purpose, so that it does not do so in the fault-free phase.
+    /// this function before it gives up work on purpose. In the fault-free phase the worker then never gives up
+    /// work.
     async fn patience(&self, time: std::time::Duration) {
         self.env.sleep(time).await;
         if self.referee.is_calm() {

@@ -200,9 +200,9 @@ impl Change {
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
 
-    /// Returns how much longer a closed node must wait after the handshake, on this worker's clock; zero for
-    /// a node that is not closed. The result is at most one quarantine, even if the node's clock was set
-    /// back.
+    /// Returns how much longer a closed node must wait after the handshake, on this worker's clock. The result
+    /// is zero for a node that is not closed. The result is at most one quarantine, even if the node's clock
+    /// was set back.
     pub(super) fn remaining(&self, sight: &Sight) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {

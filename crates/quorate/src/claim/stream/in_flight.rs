@@ -398,8 +398,8 @@ mod tests {
     #[test]
     fn patience_begins_when_another_worker_is_found_at_it() {
         let mut window = window(2);
-        // Both messages with the id `a` waited here for a minute, the first because of a missing majority, the
-        // second because of the first.
+        // Both messages with the id `a` have waited here for a minute. The first waited because too few nodes
+        // answered, and the second waited for the first.
         ["a", "a"].iter().for_each(|id| pull(&mut window, id, 0));
         let first = window.batch(at(0))[0].0;
         assert!(window.away(first, at(0)) && !window.away(first, at(60_000)));

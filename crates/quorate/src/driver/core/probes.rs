@@ -93,8 +93,8 @@ impl Core {
         }
     }
 
-    /// Probes a node that was late. Such a node is asked last, so acquires do not measure whether it is prompt
-    /// again; the probes do.
+    /// Probes a node that answered late. Such a node is asked last, so the acquires do not show whether it is
+    /// prompt again. The probes show it.
     fn probe_if_late(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if self.node_trust.is_unknown() || !self.registry.latencies().is_late(self.me) {
             self.late_probe = None;

@@ -55,8 +55,8 @@ fn id() -> Option<Arc<str>> {
     FILES.into_iter().find_map(|file| digest(&std::fs::read_to_string(file).ok()?)).or_else(boot::machine_id)
 }
 
-/// Returns a digest of the machine id in the text of a file; `None` if the text is no id. In a machine image the file
-/// may be empty, or hold a placeholder until the first boot.
+/// Returns a digest of the machine id in the text of a file. `None` if the text is no id. In a machine image
+/// the file may be empty, or hold a placeholder until the first boot.
 pub(super) fn digest(id: &str) -> Option<Arc<str>> {
     let id = id.trim();
     let is_id = id.len() >= 32 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');

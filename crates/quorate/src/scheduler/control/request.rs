@@ -105,7 +105,7 @@ pub enum JobAction {
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// The tick whose run must be cancelled; `None` for all active runs whose tick is due.
+        /// The tick whose run must be cancelled. `None` for all active runs whose tick is due.
         tick: Option<WallTime>,
     },
 }

@@ -33,7 +33,7 @@ pub struct JobStatus {
     /// The time from which the job's ticks count. It is the time at which the job, or its present schedule or
     /// placement, was first registered, or at which the job was last resumed.
     pub registered: WallTime,
-    /// The time since when the job has been paused; `None` if it is not paused.
+    /// The time since when the job has been paused. `None` if it is not paused.
     pub paused_at: Option<WallTime>,
     /// The requester of the pause: the name of a worker, or USER@HOST.
     pub paused_by: Option<Arc<str>>,

@@ -287,7 +287,8 @@ impl JobPlan {
     }
 
     /// Puts a run that was interrupted in this term back at the head of the waiting runs. A run that was
-    /// interrupted several times first waits for a pause; then this returns the end of the pause.
+    /// interrupted several times must wait for a pause first. In that case this function returns the end of the
+    /// pause.
     pub(in crate::scheduler) fn again(&mut self, run: PendingRun, now: WallTime) -> Option<WallTime> {
         let more = run.interruptions.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {

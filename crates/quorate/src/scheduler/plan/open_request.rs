@@ -35,7 +35,7 @@ pub(in crate::scheduler) struct RequestRow {
     answer: JobResponse,
     /// The schedule that gives the ticks of a backfill.
     schedule: Arc<str>,
-    /// The first tick whose run has not ended; `None` if no run is left.
+    /// The first tick whose run has not ended. `None` if no run is left.
     next: Option<WallTime>,
     /// The time at which the last ended run of the request ended. Until a run has ended, the time at which the
     /// request was accepted.

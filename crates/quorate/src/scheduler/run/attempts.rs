@@ -27,8 +27,8 @@ pub(in crate::scheduler) struct ExecutionResult {
     pub(in crate::scheduler) end: ExecutionEnd,
     /// The last error, or the reason of the cancellation. It is empty if the run has neither.
     pub(in crate::scheduler) reason: Arc<str>,
-    /// The error of the last failed attempt, if the run ended in another way: for example, a later attempt
-    /// succeeded.
+    /// The error of the last failed attempt, if the run did not end with that error. For example, a later
+    /// attempt succeeded.
     pub(in crate::scheduler) error: Option<Arc<str>>,
     pub(in crate::scheduler) attempts: u32,
     pub(in crate::scheduler) took: Duration,

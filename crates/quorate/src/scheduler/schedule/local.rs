@@ -70,8 +70,8 @@ fn change_within(zone: &Zone, from: i64, to: i64) -> Option<i64> {
     zone.changes_after(from).take_while(|at| *at <= to).find(|at| zone.ahead_at(*at) != ahead)
 }
 
-/// Returns the last change of the offset, if it was in the three hours up to and including `at`. A correction
-/// of the calendar does not count.
+/// Returns the last change of the offset, if it was in the three hours up to and including `at`. A change by
+/// [`CORRECTION`] or more corrects the calendar of the zone, and does not count.
 fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
     let since = at - CORRECTION;
     let changed = change_within(zone, since, at)?;

@@ -180,7 +180,7 @@ impl HistoryEntry {
         }
     }
 
-    /// Returns the error of the last attempt that failed; `None` if no attempt failed, or no error is known.
+    /// Returns the error of the last attempt that failed. `None` if no attempt failed, or no error is known.
     pub fn last_error(&self) -> Option<&str> {
         let reason = match self.end {
             RunOutcome::Failed | RunOutcome::TimedOut => Some(&self.reason),

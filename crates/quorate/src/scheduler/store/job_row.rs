@@ -37,7 +37,7 @@ pub struct JobRow {
     /// In JSON, in microseconds.
     #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
-    /// The schedule, in the form that programs read; `None` for a custom timetable.
+    /// The schedule, in the form that programs read. `None` for a custom timetable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
     /// The last eight requests that changed the row, the newest last. If a leader crashes before it answers a

@@ -74,7 +74,7 @@ pub struct OpenRun {
     /// The state that earlier runs of the job have saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
-    /// The reason why the worker must cancel the run; `None` if the run is not cancelled.
+    /// The reason why the worker must cancel the run. `None` if the run is not cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Arc<str>>,
 }

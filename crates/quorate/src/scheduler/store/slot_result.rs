@@ -18,11 +18,11 @@ const SLOT_REASON_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) worker: Arc<str>,
-    /// The outcome of the run; `None` if it was interrupted and must be executed again.
+    /// The outcome of the run. `None` if it was interrupted and must be executed again.
     pub(in crate::scheduler) end: Option<RunOutcome>,
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
-    /// The duration of the run; `None` if no handler is known to have run.
+    /// The duration of the run. `None` if no handler is known to have run.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
     pub(in crate::scheduler) took: Option<Duration>,
     pub(in crate::scheduler) attempts: u32,
