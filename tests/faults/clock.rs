@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const SMALL: Duration = Duration::from_millis(150);
 pub(crate) const LARGE: Duration = Duration::from_secs(60);
 
-/// The remaining time of a lease at which the last probe of idle nodes before its end has been sent. So the
-/// holder cannot notice a later step.
+/// When less than this time of a lease is left, the holder sends no more probes to idle nodes before the lease
+/// ends. So the holder cannot notice a step that comes later.
 const LAST_LOOK: Duration = Duration::from_millis(400);
 
 pub(crate) async fn bench() -> Bench {

@@ -29,8 +29,8 @@ async fn a_minority_that_stands_still_costs_one_node_timeout_at_most() {
 async fn a_majority_that_stands_still_ends_the_lease_and_what_was_abandoned_sets_nothing() {
     let bench = Bench::new().await;
     let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
-    // The lock has been used before on these servers. So only its time limit can keep the request from being
-    // granted.
+    // The lock has been used before on these servers, so each of them stores a counter. Only the time limit of
+    // the abandoned request can keep the server from granting it later.
     rival.serves("z").await;
     let lease = worker.must_acquire("x").await;
     let counts = || (0..3).map(|index| bench.servers[index].command(&["GET", "{quorate:z}:fence"]));

@@ -282,7 +282,8 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
-        // The last field has no value. The server checks permissions first, and then refuses the command.
+        // The last field has no value. A server checks permissions first, and then refuses this invalid
+        // command. So nothing is written.
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],

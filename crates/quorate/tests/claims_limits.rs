@@ -220,7 +220,7 @@ async fn an_id_keeps_one_payload_while_claimed_free_or_done() {
     refused("abandoned").await;
     let free = ClaimState::Free { attempts: 1, payload: Some(Fingerprint::of(b"ten euros")) };
     until_it_is(&ours, "m", &free).await;
-    // A claim without a fingerprint is compared with none, and leaves the stored fingerprint as it is.
+    // A claim without a fingerprint is not checked against the stored fingerprint, and leaves it unchanged.
     claimed(&theirs, "m").await.complete("paid").await.expect("a majority");
     refused("done").await;
     match theirs.claim(first).await.expect("the same payload") {

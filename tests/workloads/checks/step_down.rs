@@ -7,9 +7,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Checks the ends of work. Unless a process is paused, its work must end before the next holder begins. Work
-/// must always get the notice to step down, before its lease ends. If a process did not run, it is excused only
-/// if its pause began before it had to act.
+/// Checks that work ends in time. The work of a process must end before the next holder begins, unless the
+/// process is paused. The work must get the notice to step down before its lease ends. A late process is
+/// excused only if it was paused, and if the pause began before the process had to act.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,

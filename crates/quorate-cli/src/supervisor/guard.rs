@@ -72,8 +72,8 @@ impl Guard {
     pub(super) fn exited(&mut self, status: Status, now: BootTime) {
         self.exited.get_or_insert((status, now));
         if let Status::Signal(signal) = status {
-            // The signal did not come through the supervisor process, but from the terminal or another process.
-            // It counts in the same way.
+            // The signal may have come from the terminal or from another process. It counts as if it had been
+            // forwarded to the command.
             self.forwarded(signal);
         }
     }

@@ -109,7 +109,8 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     let terminal = invocation.job_control.and_then(|job_control| Terminal::open(job_control.group, command));
     let tree = ProcessTree::of(command, is_subreaper, cgroup);
     if eager && terminal.as_ref().is_some_and(Terminal::lend) {
-        // The command may have read from the terminal before it had it, which stops it. So it is continued.
+        // The command may have tried to read before the terminal was lent to it. The kernel then stopped the
+        // command. So the command is continued.
         tree.signal(Signal::CONT);
     }
     let guard = Guard::new(invocation.deadline);

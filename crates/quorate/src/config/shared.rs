@@ -44,7 +44,8 @@ impl SharedSettings {
             max_ttl_us: micros(config.max_ttl),
             max_clock_offset_us: micros(config.max_clock_offset),
             clock_step_allowance_us: micros(config.clock_step_allowance),
-            // A checked rate is at most 0.5, so it fits. For any other rate the cast saturates.
+            // A rate that was checked is at most 0.5, so the result fits. For any other rate the cast
+            // saturates.
             drift_ppb: (config.drift_rate * 1e9).round() as u64,
             durable: config.durable,
             trust_new_nodes: config.trust_new_nodes,

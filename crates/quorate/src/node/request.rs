@@ -76,8 +76,8 @@ pub enum Request {
         /// The duration of the reservation.
         ttl: Duration,
     },
-    /// Frees the resource if `owner` holds it. A node serves it even after `not_after` and under another
-    /// marker.
+    /// Frees the resource if `owner` holds it. A node serves this request even after `not_after` and under
+    /// another marker.
     Release {
         /// The resource that is held.
         resource: Resource,

@@ -279,9 +279,9 @@ impl NodeRegistry {
         self.notify_all();
     }
 
-    /// Records the end of a connection to a node. For the decision on first markers, the node still counts as
-    /// reached. If its marker differed, that still counts too. If its marker agreed, that no longer counts,
-    /// since the node may get another marker while it is not connected.
+    /// Records the end of a connection to a node. The decision on first markers still counts the node as
+    /// reached, and still counts a marker that differed. A marker that agreed no longer counts, since the node
+    /// may get another marker while it is not connected.
     pub(crate) fn disconnected(&self, node: usize) {
         let marker = &mut self.state().markers[node];
         if *marker == MarkerState::Agrees {

@@ -175,9 +175,9 @@ impl Change {
             Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
                 marker.since
             }
-            // The memory begins two clock offsets late, as after a restart. By then, the clocks have passed
-            // every counter that was started from a clock that was ahead. This also applies to a joining node
-            // that has a marker, because it knows none of the old set's grants.
+            // The new marker says that the node's memory begins two clock offsets from now, as after a restart.
+            // By then, the clocks have passed every counter that was started from a clock that was ahead. This
+            // also applies to a joining node that has a marker, because it knows none of the old set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {

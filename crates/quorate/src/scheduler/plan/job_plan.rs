@@ -37,8 +37,8 @@ pub(in crate::scheduler) struct JobPlan {
     /// job over or changed it.
     since: WallTime,
     waiting: VecDeque<PendingRun>,
-    /// The requested runs that wait to be started. They start one after another. Requested runs and waiting
-    /// ticks start in turn.
+    /// The requested runs that wait to be started. They start one after another. If ticks wait too, requested
+    /// runs and ticks start alternately.
     requested: VecDeque<PendingRun>,
     /// The runs that wait because they were interrupted several times, each with the time at which it starts
     /// again.

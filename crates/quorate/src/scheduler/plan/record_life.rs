@@ -67,8 +67,8 @@ pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone
     held / u32::try_from(parts).unwrap_or(u32::MAX)
 }
 
-/// Returns the low-water mark: the ledger may prune older records. All records of the last `kept` stay. Older
-/// records stay from the time `wanted` on, but only if they are not older than `kept` and `held` together.
+/// Returns the low-water mark, below which the ledger may prune records. All records of the last `kept` stay.
+/// Records that are still needed, from the time `wanted` on, stay too, but for at most `held` longer.
 pub(in crate::scheduler) fn low_water(
     now: WallTime,
     kept: Duration,

@@ -12,10 +12,10 @@ use crate::scheduler::schedule::{
 use ::cron::TimeUnitSpec;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Converts a line that the `cron` crate has parsed, in UTC unless [`Cron::zone`] sets another zone. Its text
-/// decides whether it is a fixed-time or an interval job ([`Dst`]), as for [`Cron::parse`]. A line that never
-/// fires is accepted, and has no ticks. If the line names no year, its ticks continue after 2100, where the
-/// crate itself stops.
+/// Converts a line that the `cron` crate has parsed. The line is in UTC unless [`Cron::zone`] sets another
+/// zone. The text of the line decides whether it is a fixed-time or an interval job ([`Dst`]), as for
+/// [`Cron::parse`]. A line that never fires is accepted, and has no ticks. If the line names no year, its ticks
+/// continue after 2100, where the crate itself stops.
 impl From<::cron::Schedule> for Cron {
     fn from(line: ::cron::Schedule) -> Self {
         let as_written = normalized(line.source());

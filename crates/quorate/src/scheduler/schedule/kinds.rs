@@ -185,9 +185,10 @@ impl Schedule {
         }
     }
 
-    /// Returns a moment, not before `after`, such that at most `most` ticks are due between the moment and
-    /// `until`. If the gap between ticks is known, it is the earliest moment that guarantees this. The gap of a
-    /// timetable is not known, so as few as half of `most` ticks may be due after the moment.
+    /// Returns a moment, not before `after`. At most `most` ticks are due between this moment and `until`. If
+    /// the gap between ticks is known, the result is the earliest moment for which this is certain. The gap of
+    /// a custom timetable is not known. In this case as few as half of `most` ticks may be due after the
+    /// moment.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
         let gap = match &self.0 {

@@ -17,10 +17,13 @@ pub(in crate::scheduler) struct LoggedEnds {
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// INFO is the level of a run that is done, of a run that the overlap rule cancels, and of a skipped tick,
-    /// unless it is a misfire. All other ends have the level WARN. A repetition of the last skip or overlap
-    /// cancellation has the level DEBUG. It counts as a repetition until two other runs have ended, or, for a
-    /// misfire, one run. So if runs and skipped ticks alternate, only the first skip is logged at INFO.
+    /// A run that is done has the level INFO, and a run with any other end has the level WARN, except that a
+    /// run which the overlap rule cancels has the level INFO. A skipped tick has the level INFO, or WARN if it
+    /// is a misfire.
+    ///
+    /// A skip or an overlap cancellation is logged at DEBUG if it only repeats the last one. For a misfire, no
+    /// run may have ended since the last one. For the others, at most one run may have ended since then. So if
+    /// runs and skipped ticks alternate, only the first skip is logged at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,

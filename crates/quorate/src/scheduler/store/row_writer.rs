@@ -81,8 +81,8 @@ impl RowWriter {
     }
 
     /// Queues a write of a row that pruning never removes. The returned future completes with `Ok` once a
-    /// majority stores the row. An error means that no majority stores the row yet, and the task sends it
-    /// again, or that this term cannot write the row any more.
+    /// majority stores the row. An error has one of two meanings. Either no majority stores the row yet, and
+    /// the task sends it again. Or this term cannot write the row any more.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,

@@ -241,8 +241,8 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// Checks that a leader may report a tick as unknown only if fewer than a majority of all servers both
-/// answered its seal and remember the tick.
+/// Checks when a leader may report a tick as unknown. It may do so only if there are too few servers, out of
+/// all servers, that answered its seal and also remember the tick: fewer than a majority.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
