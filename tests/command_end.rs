@@ -238,8 +238,9 @@ fn the_number_of_a_group_stays_taken_until_the_group_is_empty() {
     let (leader, kid) = (bench.pid("pid"), bench.pid("kid"));
     let (mut ended, mut looks) = (false, 0);
     until("end of the group", PATIENCE, || {
-        // `/proc` must be read before the child is checked. If the child still lives after that, its group
-        // existed when `/proc` was read, and then the process id must not have been free.
+        // `/proc` is read before the child is checked. If the child is still alive after that, its group
+        // existed when `/proc` was read. In this case a process with the id of the group's leader must still
+        // have existed, so that the id was not free.
         let taken = Path::new(&format!("/proc/{leader}")).exists();
         let lives = is_alive(kid);
         ended |= !is_alive(leader);

@@ -7,7 +7,8 @@ use std::{fmt, future::poll_fn, pin::pin, task::Poll};
 pub(crate) enum Cut {
     /// Before its first poll.
     Unpolled,
-    /// Right after a poll that returned *pending*, as soon as this number of earlier polls has done so too.
+    /// Right after a poll that returned *pending*. Before this poll, the given number of polls returned
+    /// *pending* too.
     Waiting(usize),
     /// After the same polls as with [`Cut::Waiting`], but only when the future is woken. So the event for which
     /// it waited has happened, but the future has not been polled since.

@@ -14,8 +14,8 @@ use std::{
 
 /// The time after a tick's catch-up window at which the tick is judged. It can no longer start then.
 const SETTLED: Duration = Duration::from_secs(30);
-/// The span of ticks before a loss of data of which a node may also have no record, because their records were
-/// not written yet.
+/// A node that lost its data may have no records of the ticks within this span before the loss either, because
+/// these records were not written yet.
 const UNKNOWN: Duration = Duration::from_secs(5);
 /// The longest time, on a busy machine, from the moment at which a leader may start a tick until it has started
 /// it. It includes earlier catch-up runs, the seal, and the rest of the lease of a leader that is cut off.

@@ -139,7 +139,7 @@ fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Du
             break; // The timer fired before this sleep.
         }
         let nap_left = if sleep.from < from {
-            // The machine fell asleep again before the nap ended that the previous sleep had interrupted.
+            // The previous sleep interrupted a nap, and the machine fell asleep again before that nap ended.
             from - sleep.from
         } else {
             let napped = (sleep.from - from).as_nanos() % nap.as_nanos();

@@ -315,7 +315,7 @@ impl Run {
         let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2));
         let moment = Duration::from_millis(turn as u64 % 5);
         tokio::select! { biased;
-            // The attempt may succeed before that moment. Its lease is then dropped.
+            // If the attempt succeeds before `moment`, its lease is dropped.
             _ = lock.try_acquire() => {}
             () = self.truth.pass(moment) => {}
         }

@@ -346,8 +346,9 @@ mod tests {
         }
     }
 
-    /// Checks that a server whose clock was set far ahead counts for every lease for as long as a lease can
-    /// last. During that time, no worker may count its votes.
+    /// Checks a server whose clock was set far ahead. No worker may count its votes for as long as a lease from
+    /// before that step can last. During that time the server must count as one that cannot grant a lease to
+    /// another owner.
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
         let truth = Truth::begin();

@@ -20,7 +20,8 @@ const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
 }
 
-/// Returns the time on a node's clock that is an hour ahead of the boot clock, when the boot clock shows `ms`.
+/// Returns the time that a node's clock shows when the boot clock shows `ms`. The node's clock is an hour ahead
+/// of the boot clock.
 fn node_time(ms: u64) -> NodeTime {
     NodeTime::from_micros((3_600_000 + ms) * 1_000)
 }

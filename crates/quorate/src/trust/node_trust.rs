@@ -352,8 +352,8 @@ impl NodeTrust {
         }
     }
 
-    /// Ends the node's memory epoch unless `same` returns true for its marker. The node's grants then no longer
-    /// count, even those of leases that are held.
+    /// Ends the node's memory epoch, unless `same` returns true for the node's last known marker. Once the
+    /// epoch has ended, the node's grants no longer count, even those of leases that are held.
     fn end_memory_unless(&mut self, same: impl FnOnce(&Marker) -> bool) {
         if self.memory.as_ref().is_some_and(|known| !same(known)) {
             self.memory = None;

@@ -53,7 +53,7 @@ mod tests {
         Some(ClockOffset::sample(NodeTime::from_micros((at + ahead) * 1_000), ms(at - 1), ms(at)))
     }
 
-    /// Returns the time that the quorum's clock shows at 2 s on the boot clock, in ms after the hour.
+    /// Returns the time that the quorum's clock shows at 2 s on the boot clock, in milliseconds after [`HOUR`].
     fn shows(nodes: &[Option<ClockOffset>]) -> Option<i64> {
         let wall = majority_has_reached(ms(2_000), RATE, nodes.iter().copied())?;
         Some((i64::try_from(wall.as_micros()).unwrap() + 1).div_euclid(1_000) - i64::try_from(HOUR).unwrap())

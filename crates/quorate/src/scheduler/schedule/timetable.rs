@@ -11,8 +11,8 @@ use std::{
 ///
 /// [`Timetable::next_after`] must be pure: for the same argument, it returns the same tick on every worker, at
 /// any time. Otherwise workers disagree about the ticks, and a tick may run twice or not at all. If each result
-/// is passed to the next call, the calls must return all ticks in order. They should not read files or use the
-/// network, because a new leader makes about a hundred calls when it takes over.
+/// is passed to the next call, the calls must return all ticks in order. The method should not read files or
+/// use the network, because a new leader calls it about a hundred times when it takes over.
 pub trait Timetable: fmt::Debug + Send + Sync {
     /// Returns the first tick strictly later than `after`, or `None` after the last tick.
     ///
