@@ -180,8 +180,8 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut observer = election.observe().expect("a name");
     stage.soon("first look", SOON, observer.change()).await.expect("a majority is there");
-    // From now on, a worker leads for a while. The observer must report that leader, even if the call that
-    // would have done so was dropped.
+    // From now on, a worker leads for a while. The observer must report this leader, even if an earlier call
+    // that reads the leader was dropped.
     let led = election.run(|term: Term| async move {
         term.quorum().env().sleep(Duration::from_secs(2)).await;
         Err(ENOUGH)

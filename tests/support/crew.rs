@@ -152,9 +152,9 @@ impl Crew {
         at
     }
 
-    /// Returns the members that have ended by themselves or after SIGTERM, with the time since SIGTERM. For a
-    /// member that ended without SIGTERM, or with a failure, the result is an error. If a member still runs at
-    /// `within` after SIGTERM, it is killed, and the result is an error too.
+    /// Returns the members that have ended. The result of a member that ended after SIGTERM is the time since
+    /// SIGTERM. The result is an error if a member ended without SIGTERM or with a failure. A member that still
+    /// runs at `within` after SIGTERM is killed, and its result is an error too.
     pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, String>)> {
         let mut ended = Vec::new();
         for (member, place) in self.members.iter_mut().enumerate() {

@@ -74,8 +74,9 @@ impl StreamSource {
         }
     }
 
-    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process may use
-    /// it. The group remembers every name forever, so use a fixed name; the default name is a new one at each start.
+    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process may
+    /// use it. The group remembers every name forever, so use a fixed name. The default name is a new one at
+    /// each start.
     #[must_use]
     pub fn consumer(mut self, name: &str) -> Self {
         self.consumer = name.into();

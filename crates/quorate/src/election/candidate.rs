@@ -186,13 +186,13 @@ impl Election {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the leader as this candidate knows it, from its own term or from its last attempt to be
-    /// elected. The call sends no request; use [`Election::observe`] to ask the nodes.
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt to be elected.
+    /// The call sends no request. To ask the nodes, use [`Election::observe`].
     ///
-    /// While a candidate waits for the lease, it learns of a new leader within about half a second. The
-    /// method returns `None` while the candidate is not running, before it has learned of a leader, and once
-    /// that leader's lease has expired. A candidate that does not lead does not know the leader's term: then
-    /// [`Leader::term`] is `None`.
+    /// While a candidate waits for the lease, it learns of a new leader within about half a second. The method
+    /// returns `None` in three cases: while the candidate is not running, before it has learned of a leader,
+    /// and once that leader's lease has expired. A candidate that does not lead does not know the leader's
+    /// term, so its [`Leader::term`] is `None`.
     pub fn leader(&self) -> Option<Leader> {
         let env = self.quorum().env();
         let config = self.quorum().config();

@@ -109,8 +109,8 @@ impl Jobs {
         self
     }
 
-    /// Sets the time for which a leader may accept a request after it was sent; half an hour at most. Default
-    /// 60 s.
+    /// Sets the time for which a leader may accept a request after it was sent. The largest value is half an
+    /// hour. Default 60 s.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = time.min(classify::VALID_MAX);
