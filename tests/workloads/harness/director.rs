@@ -69,7 +69,7 @@ impl Director {
         self.crew.size()
     }
 
-    /// Returns the run of a worker that is active, or its last one.
+    /// Returns the run of the worker `member`: the active run of its process, or the last one.
     pub(crate) fn who(&self, member: usize) -> Who {
         self.crew.who(member)
     }

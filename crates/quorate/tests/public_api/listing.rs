@@ -11,7 +11,7 @@ use syn::{Attribute, Fields, ImplItem, Item, ItemMacro, TraitItem};
 /// The position at which an item is defined: its module, and its index in the module.
 type Definition = (ModPath, usize);
 
-/// The public API.
+/// The public items of the crate, with the source in which they are defined.
 pub(crate) struct Api {
     source: Source,
     /// The shortest public path of each item.

@@ -46,7 +46,7 @@ pub(in crate::scheduler) struct JobPlan {
     /// The earliest time of the records that stay *started* until the next leader decides on their runs. The
     /// ledger must not prune these records.
     left_to_next: Option<WallTime>,
-    /// True if the last run to start was a tick's, so that the next one is a requested run.
+    /// True if the last started run was the run of a tick. The next run is then a requested run, if one waits.
     requested_next: bool,
     active: Vec<ActiveRun>,
     /// The time at which the run of the next tick is due, jitter included.
